@@ -152,7 +152,7 @@ surface: $(READY) ## hold all that a user can name to the lists in tests/surface
 .PHONY: package-test
 package-test: $(READY) ## try the sdist and the wheel outside of the checkout
 	$(call heading,packaging)
-	$(BIN)/python scripts/package_test.py
+	$(BIN)/python -m scripts.package_test
 
 .PHONY: coverage
 coverage: $(READY) ## run the tests and show which lines they miss

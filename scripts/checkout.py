@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import shlex
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -73,26 +72,14 @@ class Stdiod:
         )
 
 
-def started(
-    command: Sequence[str], log: Path, environment: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
-    """Start a daemon in the foreground; return it once it is ready, raises `RuntimeError`."""
-    reading, writing = os.pipe()
-    with os.fdopen(reading, "rb", buffering=0) as ready, log.open("ab") as output:
-        process = subprocess.Popen(
-            [*command, "--ready-fd", str(writing)],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=[writing],
-            start_new_session=True,  # a Ctrl-C is for us
-        )
-        os.close(writing)
-        if not select.select([ready], [], [], READY_WITHIN_S)[0] or not ready.read(1):
-            process.kill()
-            raise RuntimeError(f"the daemon did not start: {log.read_text()[-2000:]}")
-    return process
+def copy_known_files(target: Path) -> None:
+    """Copy what git tracks, or would track."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in filter(None, names.stdout.split("\0")):
+        if (ROOT / name).exists():  # a deletion may not be staged yet
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name, follow_symlinks=False)
 
 
 def family(pid: int) -> list[psutil.Process]:
@@ -104,18 +91,15 @@ def family(pid: int) -> list[psutil.Process]:
         return []
 
 
-def has_tmpdir(process: psutil.Process, folder: Path) -> bool:
-    """Tell whether a process has inherited a TMPDIR, whoever started it."""
-    try:
-        # A zombie has no environment any more, and holds nothing.
-        return process.environ().get("TMPDIR") == str(folder)
-    except (psutil.Error, OSError):
-        return False
-
-
 def with_tmpdir(folder: Path) -> list[psutil.Process]:
-    """Return all processes that have inherited a TMPDIR."""
-    return [process for process in psutil.process_iter() if has_tmpdir(process, folder)]
+    """Return all processes that have inherited a TMPDIR, whoever started them."""
+    found = []
+    for process in psutil.process_iter():
+        # A zombie has no environment any more, and holds nothing.
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get("TMPDIR") == str(folder):
+                found.append(process)
+    return found
 
 
 def wait_gone(folder: Path, within_s: float, *, kill: bool = False) -> list[psutil.Process]:

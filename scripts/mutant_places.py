@@ -11,6 +11,7 @@ import ast
 import itertools
 import random
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -30,12 +31,15 @@ class Mutant:
     lines: range
     """Those of its statement, without what is below it: one is reached if the others are."""
 
-    def own_lines(self) -> set[int]:
-        """Return the lines that tell whether a test reaches the place."""
-        return {self.line, *self.lines}
-
     def apply(self, source: bytes) -> bytes:
         return source[: self.start] + self.text + source[self.end :]
+
+    def compiles(self, source: bytes) -> bool:
+        try:
+            compile(self.apply(source), "mutant", "exec", dont_inherit=True)
+        except (SyntaxError, ValueError):
+            return False
+        return True
 
     def diff(self, source: bytes) -> tuple[str, str]:
         """Return the line that changes, as it was and as it is; swapped lines all of them."""
@@ -48,14 +52,85 @@ class Mutant:
         return was, now
 
 
-class Source:
-    """A file, and where its nodes are in it."""
+Node = ast.AST | list[ast.stmt]
+"""A block of statements counts as a node."""
+SWAPPED = {
+    ast.Lt: ("<", "<="),
+    ast.LtE: ("<=", "<"),
+    ast.Gt: (">", ">="),
+    ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.In: ("in", "not in"),
+    ast.NotIn: ("not in", "in"),
+    ast.Is: ("is", "is not"),
+    ast.IsNot: ("is not", "is"),
+}
+BEFORE_OPERATOR = rb"(?:[\s()\\]|#.*+)*+"
+CLOSES = frozenset({"close", "aclose", "__exit__", "__aexit__", "unlink", "cancel"})
+"""Statements that call these are cleanup."""
 
-    def __init__(self, text: bytes) -> None:
-        self.text = text
-        self._begins = [0, *itertools.accumulate(map(len, text.splitlines(keepends=True)))]
 
-    def span(self, node: ast.expr | ast.stmt, last: ast.stmt | None = None) -> tuple[int, int]:
+class Places:
+    """Finds all mutants of a file, some of which may be no Python (`Mutant.compiles`)."""
+
+    def __init__(self, file: str, source: bytes) -> None:
+        self.found: list[Mutant] = []
+        self._file, self._text = file, source
+        self._begins = [0, *itertools.accumulate(map(len, source.splitlines(keepends=True)))]
+        self._function = ""
+        self._statement: ast.stmt | None = None
+        self._walk(ast.parse(source).body, in_function=False)
+
+    def _walk(self, node: Node, *, in_function: bool) -> None:
+        """Take each node that may be changed, from the top down."""
+        above = self._function, self._statement
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            self._function = f"{self._function}.{node.name}".removeprefix(".")
+            in_function = not isinstance(node, ast.ClassDef)
+        if isinstance(node, ast.stmt):
+            self._statement = node
+        self._change(node, in_function=in_function)
+        for child in children(node):
+            self._walk(child, in_function=in_function)
+        self._function, self._statement = above
+
+    def _change(self, node: Node, *, in_function: bool) -> None:
+        match node:
+            case ast.Compare(left=left, ops=operators, comparators=others):
+                operands = itertools.pairwise([left, *others])
+                for (before, after), operator in zip(operands, operators, strict=True):
+                    old, new = SWAPPED[type(operator)]
+                    words = old.replace(" ", "[ \t]+").encode()
+                    pattern = re.compile(b"%b(%b)" % (BEFORE_OPERATOR, words))
+                    gap = self._span(before)[1], self._span(after)[0]
+                    if found := pattern.match(self._text, *gap):
+                        self._add("comparison", found.span(1), new.encode())
+            case ast.Constant(value=number) if type(number) is int:
+                for other in (number + 1, number - 1):
+                    self._add("bound", self._span(node), b"%d" % other)
+            case ast.If(test=test) if ast.unparse(test) != "TYPE_CHECKING":
+                for constant in (b"True", b"False"):
+                    self._add("if", self._span(test), constant)
+            case ast.Expr(value=ast.Await(value=awaited)):
+                self._add("await", (self._span(node)[0], self._span(awaited)[0]), b"")
+            case list() if in_function:
+                for first, second in itertools.pairwise(node):
+                    self._swap(first, second)
+        dropped = cleanup(node)
+        if not all(isinstance(statement, ast.Pass) for statement in dropped):
+            self._add("cleanup", self._span(dropped[0], dropped[-1]), b"pass", dropped[0])
+
+    def _swap(self, first: ast.stmt, second: ast.stmt) -> None:
+        nobody_has_it_yet = self._function.endswith("__init__")
+        if order_shows(first, second, assigned_in_silence=nobody_has_it_yet):
+            (start, middle), (begins, end) = self._span(first), self._span(second)
+            between = self._text[middle:begins]
+            if b"#" not in between and b";" not in between:
+                swapped = self._text[begins:end] + between + self._text[start:middle]
+                self._add("order", (start, end), swapped, first)
+
+    def _span(self, node: ast.expr | ast.stmt, last: ast.stmt | None = None) -> tuple[int, int]:
         """Return where the bytes of a node begin and end, or those up to another one."""
         end = last or node
         assert end.end_lineno is not None
@@ -63,31 +138,13 @@ class Source:
         start = self._begins[node.lineno - 1] + node.col_offset
         return start, self._begins[end.end_lineno - 1] + end.end_col_offset
 
-
-Node = ast.AST | list[ast.stmt]
-"""A block of statements counts as a node."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """A node, and what it stands in."""
-
-    node: Node
-    function: str
-    in_function: bool
-    statement: ast.stmt | None
-
-
-def walk(above: Place) -> Iterator[Place]:
-    """Yield each node that may be changed, from the top down."""
-    node, function, in_function = above.node, above.function, above.in_function
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        function = f"{function}.{node.name}".removeprefix(".")
-        in_function = not isinstance(node, ast.ClassDef)
-    statement = node if isinstance(node, ast.stmt) else above.statement
-    yield Place(node, function, in_function, statement)
-    for child in children(node):
-        yield from walk(Place(child, function, in_function, statement))
+    def _add(
+        self, kind: str, span: tuple[int, int], text: bytes, statement: ast.stmt | None = None
+    ) -> None:
+        """Add a mutant; the statement is the one that is reached if the place is."""
+        line = self._text.count(b"\n", 0, span[0]) + 1
+        lines = own_lines(statement or self._statement)
+        self.found.append(Mutant(self._file, self._function, line, kind, *span, text, lines))
 
 
 def children(node: Node) -> Sequence[Node]:
@@ -113,65 +170,6 @@ def children(node: Node) -> Sequence[Node]:
     return found
 
 
-SWAPPED = {
-    ast.Lt: ("<", "<="),
-    ast.LtE: ("<=", "<"),
-    ast.Gt: (">", ">="),
-    ast.GtE: (">=", ">"),
-    ast.Eq: ("==", "!="),
-    ast.NotEq: ("!=", "=="),
-    ast.In: ("in", "not in"),
-    ast.NotIn: ("not in", "in"),
-    ast.Is: ("is", "is not"),
-    ast.IsNot: ("is not", "is"),
-}
-BEFORE_OPERATOR = rb"(?:[\s()\\]|#.*+)*+"
-
-CLOSES = frozenset({"close", "aclose", "__exit__", "__aexit__", "unlink", "cancel"})
-"""Statements that call these are cleanup."""
-
-
-def changes(place: Place, source: Source) -> Iterator[tuple[str, ast.stmt | None, int, int, bytes]]:
-    """Yield the changes of a node.
-
-    Each is a kind, the statement that is reached if the place is, where the bytes begin and end
-    that are replaced, and by what.
-    """
-    node, reached = place.node, place.statement
-    match node:
-        case ast.Compare(left=left, ops=operators, comparators=others):
-            operands = itertools.pairwise([left, *others])
-            for (before, after), operator in zip(operands, operators, strict=True):
-                old, new = SWAPPED[type(operator)]
-                words = old.replace(" ", "[ \t]+").encode()
-                gap = source.span(before)[1], source.span(after)[0]
-                pattern = re.compile(b"%b(%b)" % (BEFORE_OPERATOR, words))
-                if found := pattern.match(source.text, *gap):
-                    yield "comparison", reached, *found.span(1), new.encode()
-        case ast.Constant(value=number) if type(number) is int:
-            for other in (number + 1, number - 1):
-                yield "bound", reached, *source.span(node), b"%d" % other
-        case ast.If(test=test) if ast.unparse(test) != "TYPE_CHECKING":
-            for constant in (b"True", b"False"):
-                yield "if", reached, *source.span(test), constant
-        case ast.Expr(value=ast.Await(value=awaited)):
-            (start, _), (inner, _) = source.span(node), source.span(awaited)
-            yield "await", reached, start, inner, b""
-        case list() if place.in_function:
-            in_init = place.function.endswith("__init__")  # nobody has the object yet
-            for first, second in itertools.pairwise(node):
-                if order_shows(first, second, assigned_in_silence=in_init):
-                    start, middle = source.span(first)
-                    begins, end = source.span(second)
-                    between = source.text[middle:begins]
-                    if b"#" not in between and b";" not in between:
-                        swapped = source.text[begins:end] + between + source.text[start:middle]
-                        yield "order", first, start, end, swapped
-    dropped = cleanup(node)
-    if not all(isinstance(statement, ast.Pass) for statement in dropped):
-        yield "cleanup", dropped[0], *source.span(dropped[0], dropped[-1]), b"pass"
-
-
 def cleanup(node: Node) -> list[ast.stmt]:
     match node:
         case (
@@ -186,9 +184,21 @@ def cleanup(node: Node) -> list[ast.stmt]:
     return []
 
 
+def own_lines(statement: ast.stmt | None) -> range:
+    """Return the lines of a statement up to the first statement in it."""
+    if statement is None:
+        return range(0)
+    below = [node for node in ast.iter_child_nodes(statement) if isinstance(node, ast.stmt)]
+    end = below[0].lineno if below else (statement.end_lineno or statement.lineno) + 1
+    return range(statement.lineno, max(end, statement.lineno + 1))
+
+
 # Whether the order of two statements can be seen.
 
-DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+FIXED = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom),
+    *(ast.Global, ast.Nonlocal, ast.Pass),
+)
 LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 SUSPENDING = (ast.Await, ast.Yield, ast.YieldFrom)
 QUIET = (
@@ -224,7 +234,7 @@ def order_shows(first: ast.stmt, second: ast.stmt, *, assigned_in_silence: bool)
 def is_fixed(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Expr):
         return isinstance(statement.value, ast.Constant)  # a docstring
-    return isinstance(statement, (*DEFINING, ast.Global, ast.Nonlocal, ast.Pass))
+    return isinstance(statement, FIXED)
 
 
 def leaves(statement: ast.stmt) -> bool:
@@ -249,57 +259,26 @@ def independent(one: ast.stmt, other: ast.stmt) -> bool:
     """Tell whether a statement assigns, and nothing that the other takes."""
     if not isinstance(one, ast.Assign | ast.AnnAssign):
         return False
-    targets = one.targets if isinstance(one, ast.Assign) else [one.target]
-    parts = (
-        part
-        for target in targets
-        for part in (target.elts if isinstance(target, ast.Tuple) else [target])
-    )
     text = ast.unparse(other)
-    return not any(ast.unparse(part) in text for part in parts)
+    for target in one.targets if isinstance(one, ast.Assign) else [one.target]:
+        parts = target.elts if isinstance(target, ast.Tuple) else [target]
+        if any(ast.unparse(part) in text for part in parts):
+            return False
+    return True
 
 
 def is_quiet(statement: ast.stmt) -> bool:
     nodes = list(ast.walk(statement))
-    called = {
-        getattr(node.func, "id", getattr(node.func, "attr", ""))
-        for node in nodes
-        if isinstance(node, ast.Call)
-    }
+    calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     loud = any(isinstance(node, (*SUSPENDING, ast.NamedExpr)) for node in nodes)
-    return called <= QUIET and not loud
+    return not loud and all(getattr(f, "id", getattr(f, "attr", "")) in QUIET for f in calls)
 
 
 # All of them, and some.
 
 
-def own_lines(statement: ast.stmt | None) -> range:
-    """Return the lines of a statement up to the first statement in it."""
-    if statement is None:
-        return range(0)
-    below = [node for node in ast.iter_child_nodes(statement) if isinstance(node, ast.stmt)]
-    end = below[0].lineno if below else (statement.end_lineno or statement.lineno) + 1
-    return range(statement.lineno, max(end, statement.lineno + 1))
-
-
 def places(file: str, source: bytes) -> list[Mutant]:
-    """Return all mutants of a file, some of which may be no Python (`compiles`)."""
-    within = Source(source)
-    top = Place(ast.parse(source).body, "", in_function=False, statement=None)
-    return [
-        Mutant(file, place.function, line, kind, start, end, text, own_lines(statement))
-        for place in walk(top)
-        for kind, statement, start, end, text in changes(place, within)
-        for line in [source.count(b"\n", 0, start) + 1]
-    ]
-
-
-def compiles(source: bytes) -> bool:
-    try:
-        compile(source, "mutant", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError):
-        return False
-    return True
+    return Places(file, source).found
 
 
 def draw(sources: dict[str, bytes], seed: int) -> Iterator[Mutant]:
@@ -311,14 +290,13 @@ def draw(sources: dict[str, bytes], seed: int) -> Iterator[Mutant]:
     while sum(weights):
         (file,) = rolled.choices(files, weights)
         if file not in left:
-            left[file] = {}
+            left[file] = defaultdict(list)
             for mutant in places(file, sources[file]):
-                left[file].setdefault(mutant.kind, []).append(mutant)
-        kinds = sorted(kind for kind, mutants in left[file].items() if mutants)
-        if not kinds:
+                left[file][mutant.kind].append(mutant)
+        if kinds := sorted(kind for kind, mutants in left[file].items() if mutants):
+            mutants = left[file][rolled.choice(kinds)]
+            mutant = mutants.pop(rolled.randrange(len(mutants)))
+            if mutant.compiles(sources[file]):
+                yield mutant
+        else:
             weights[files.index(file)] = 0
-            continue
-        mutants = left[file][rolled.choice(kinds)]
-        mutant = mutants.pop(rolled.randrange(len(mutants)))
-        if compiles(mutant.apply(sources[file])):
-            yield mutant

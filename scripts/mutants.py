@@ -34,7 +34,15 @@ import sys
 import time
 import tomllib
 import venv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -42,12 +50,12 @@ from pathlib import Path
 import trio
 from coverage import CoverageData, CoverageException
 
-from scripts.mutant_places import Mutant, compiles, draw, places
+from scripts.checkout import ROOT, copy_known_files
+from scripts.mutant_places import Mutant, draw, places
 from scripts.seam_tests import seam_tests
 
-CHECKOUT = Path(__file__).resolve().parent.parent
-EQUIVALENT = CHECKOUT / "scripts" / "mutants_equivalent.toml"
-KEPT = CHECKOUT / ".mutants"
+EQUIVALENT = ROOT / "scripts" / "mutants_equivalent.toml"
+KEPT = ROOT / ".mutants"
 
 MUTATED = (
     "supervisor/kernel",
@@ -56,30 +64,20 @@ MUTATED = (
     "supervisor/policy",
     "supervisor/faces",
 )
-
-BARE = {
-    "supervisor/runtime/containment/": ("supervisor/runtime/containment/guardian.py",),
-}
+BARE = "supervisor/runtime/containment/"
+GUARDIAN, STARTS_BARE = f"{BARE}guardian.py", b'"-I", "-S", "-c", program'
 """Programs there run in a Python that coverage does not see; what starts them is seen."""
-
-STARTS_BARE = b'"-I", "-S", "-c", program'
 
 SLOTS = 4
 """On two processors: most of the time, a test waits for a process."""
-
-TESTS_S = 150.0
-"""Of tests for one mutant, by the time that they took when they were measured."""
-
-FIRST_S = 12.0
-"""So many of those seconds are in the first run, which notices most mutants."""
-
+RUNS_S = (12.0, 48.0, 150.0)
+"""The tests for one mutant, by the time that they took when they were measured: those of the first
+run, which notices most mutants, of that and the second, and of all."""
 SLOWER, START_S = 10.0, 30.0
 """A run may take so many times what it took when it was measured, and so much to start."""
-
 TEST_S = 30
 """Of one test: most mutants that are noticed late have it wait for ever. It is asked again with
 twice as much, since machines are busy."""
-
 MEASURED_S, CHECKED_S = 600.0, 300.0
 """For the tests of one file with an unchanged product, and for one that is known to be short."""
 
@@ -97,8 +95,12 @@ PYTEST = (
 PASSED = (0, 5)
 """What pytest ends with if nothing failed, or nothing was there to be run."""
 
-BROKEN = ("supervisor/faces/control_socket.py", "tests/system/test_commands_at_once.py")
+BROKEN, NOTICED_BY = "supervisor/faces/control_socket.py", "tests/system/test_commands_at_once.py"
 BREAKS = b"raise AssertionError('this copy runs')\n"
+
+
+def say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
 
 
 # Copies of the tree, and runs in them.
@@ -117,23 +119,21 @@ class Ended:
         return [] if self.status in PASSED else failed_tests(self.output)
 
 
+def failed_tests(output: str) -> list[str]:
+    named = r"^(?:FAILED|ERROR) (\S+?(?:\[.*?\])?)(?= - |$)"
+    return re.findall(named, output, re.MULTILINE)
+
+
 class Copy:
     """A copy of what git knows of the tree, with a Python that imports the product from it."""
 
     def __init__(self, folder: Path) -> None:
         """Make the copy, in place of what was in the folder."""
-        self.folder = folder
-        self.tree = folder / "tree"
+        self.folder, self.tree = folder, folder / "tree"
         self._python = folder / "venv" / "bin" / "python"
         self._stamp = int(time.time()) - 10**6
         shutil.rmtree(folder, ignore_errors=True)
-        listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-        names = subprocess.run(listed, cwd=CHECKOUT, capture_output=True, text=True, check=True)
-        for name in filter(None, names.stdout.split("\0")):
-            if (CHECKOUT / name).exists():
-                target = self.tree / name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(CHECKOUT / name, target, follow_symlinks=False)
+        copy_known_files(self.tree)
         venv.create(folder / "venv", with_pip=False)
         (packages,) = folder.glob("venv/lib/python*/site-packages")
         installed = [path for path in sys.path if path.endswith("site-packages")]
@@ -163,6 +163,10 @@ class Copy:
         """Run pytest in the copy, in namespaces of its own."""
         began = time.monotonic()
         status, text = None, ""
+
+        async def kill(process: trio.Process) -> None:
+            process.kill()
+
         with trio.move_on_after(bound_s):
             done = await trio.run_process(
                 [*SANDBOX, str(self._python), *PYTEST, *words],
@@ -171,7 +175,7 @@ class Copy:
                 capture_stdout=True,
                 stderr=subprocess.STDOUT,
                 check=False,
-                deliver_cancel=_kill,
+                deliver_cancel=kill,
             )
             status, text = done.returncode, done.stdout.decode(errors="replace")
         if status == NO_SANDBOX or "unshare failed" in text:
@@ -181,23 +185,19 @@ class Copy:
             )
         return Ended(status, text, time.monotonic() - began)
 
-    async def check(self, test: str) -> None:
+    async def check(self) -> None:
         """Be sure that daemons run what is in the copy: with a broken one, a test of them fails."""
-        broken, _ = BROKEN
-        whole = await self.run(CHECKED_S, "-x", test)
-        assert whole.status in PASSED, f"{test} fails in a copy of the tree:\n{whole.output}"
-        with self.changed(broken, BREAKS):
-            ended = await self.run(CHECKED_S, "-x", test)
-        assert ended.status == 1, f"{test} passes with a broken {broken}:\n{ended.output}"
+        whole = await self.run(CHECKED_S, "-x", NOTICED_BY)
+        assert whole.status in PASSED, f"{NOTICED_BY} fails in a copy:\n{whole.output}"
+        with self.changed(BROKEN, BREAKS):
+            ended = await self.run(CHECKED_S, "-x", NOTICED_BY)
+        assert ended.status == 1, f"{NOTICED_BY} passes with a broken {BROKEN}:\n{ended.output}"
 
 
-async def _kill(process: trio.Process) -> None:
-    process.kill()
-
-
-def failed_tests(output: str) -> list[str]:
-    named = r"^(?:FAILED|ERROR) (\S+?(?:\[.*?\])?)(?= - |$)"
-    return re.findall(named, output, re.MULTILINE)
+async def with_each(copies: Sequence[Copy], work: Callable[[Copy], Awaitable[None]]) -> None:
+    async with trio.open_nursery() as nursery:
+        for copy in copies:
+            nursery.start_soon(work, copy)
 
 
 # Which test file reaches which line.
@@ -223,9 +223,37 @@ disable_warnings = no-data-collected, module-not-imported, module-not-measured
 """
 
 
-def digest_of(path: Path) -> str:
+def digest_of(test: str) -> str:
     """Return what changes with the content of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return hashlib.sha256((ROOT / test).read_bytes()).hexdigest()[:16]
+
+
+async def measure(copy: Copy, test: str) -> Reached:
+    """Run one test file with coverage; what fails then is asked again without."""
+    folder = copy.folder / "lines"
+    folder.mkdir()
+    (folder / "rc").write_text(COVERAGE)
+    variables = {"COVERAGE_PROCESS_START": str(folder / "rc"), "MUTANTS_DATA": str(folder / "data")}
+    ended = await copy.run(MEASURED_S, test, **variables)
+    lines = covered(folder, copy.tree)
+    shutil.rmtree(folder)
+    if ended.status not in PASSED:
+        ended = await copy.run(MEASURED_S, test)
+    return Reached(digest_of(test), round(ended.seconds, 2), ended.failed, lines)
+
+
+def covered(folder: Path, tree: Path) -> dict[str, list[int]]:
+    """Return the lines that all processes of a run have reached, by file of the product."""
+    lines: dict[str, set[int]] = {}
+    for path in folder.glob("data.*"):
+        data = CoverageData(str(path))
+        with contextlib.suppress(CoverageException):  # a process was killed while it wrote
+            data.read()
+            for measured in data.measured_files():
+                name = os.path.relpath(measured, tree)
+                if name.startswith(MUTATED):
+                    lines.setdefault(name, set()).update(data.lines(measured) or ())
+    return {name: sorted(numbers) for name, numbers in sorted(lines.items())}
 
 
 class Map:
@@ -265,7 +293,7 @@ class Map:
         self.tests = {
             test: known
             for test, known in self.tests.items()
-            if test in tests and known.digest == digest_of(CHECKOUT / test)
+            if test in tests and known.digest == digest_of(test)
         }
         missing = [test for test in tests if test not in self.tests]
         left = enumerate(missing, 1)
@@ -278,29 +306,23 @@ class Map:
                 if number % 10 == 0:
                     self.keep()
 
-        async with trio.open_nursery() as nursery:
-            for copy in copies:
-                nursery.start_soon(measure_with, copy)
+        await with_each(copies, measure_with)
         self.keep()
 
     def reaching(self, mutant: Mutant) -> list[str]:
         """Return the test files that reach a line; those that see much of its file, soonest."""
 
-        def order(test: str) -> float:
+        def order(test: str) -> tuple[float, str]:
             known = self.tests[test]
-            return (known.seconds + 0.5) / math.sqrt(1 + len(known.lines.get(mutant.file, ())))
+            seen = len(known.lines.get(mutant.file, ()))
+            return (known.seconds + 0.5) / math.sqrt(1 + seen), test
 
-        lines = uses_of(mutant) or {mutant.file: mutant.own_lines()}
+        lines = uses_of(mutant) or {mutant.file: {mutant.line, *mutant.lines}}
         reaching = self._reaching(lines)
-        for folder, starters in BARE.items():
-            if not reaching and mutant.file.startswith(folder):
-                sources = {starter: (CHECKOUT / starter).read_bytes() for starter in starters}
-                lines = {
-                    starter: {source.partition(STARTS_BARE)[0].count(b"\n") + 1}
-                    for starter, source in sources.items()
-                }
-                reaching = self._reaching(lines)
-        return sorted(sorted(reaching), key=order)
+        if not reaching and mutant.file.startswith(BARE):
+            before = (ROOT / GUARDIAN).read_bytes().partition(STARTS_BARE)[0]
+            reaching = self._reaching({GUARDIAN: {before.count(b"\n") + 1}})
+        return sorted(reaching, key=order)
 
     def _reaching(self, lines: dict[str, set[int]]) -> set[str]:
         return {
@@ -313,6 +335,21 @@ class Map:
         """Return the options that leave out what fails in an unchanged tree."""
         failed = (one for test in tests for one in self.tests[test].failed)
         return [word for one in failed for word in ("--deselect", one)]
+
+    def batches(self, reaching: Iterable[str]) -> Iterator[list[str]]:
+        """Yield the tests of one run after the other, as long as there is time for them."""
+        total_s, run, batch = 0.0, 0, list[str]()
+        for test in reaching:
+            seconds = self.tests[test].seconds
+            if batch and total_s + seconds > RUNS_S[run]:
+                yield batch
+                batch, run = [], run + 1
+            if run == len(RUNS_S) or total_s > RUNS_S[-1]:
+                return
+            batch.append(test)
+            total_s += seconds
+        if batch:
+            yield batch
 
 
 CONSTANT = re.compile(rb"_?[A-Z][A-Z0-9_]+(?=(: [^=]+)? = )")
@@ -327,7 +364,7 @@ def uses_of(mutant: Mutant) -> dict[str, set[int]]:
     """
     if mutant.function:
         return {}
-    rows = (CHECKOUT / mutant.file).read_bytes().splitlines()
+    rows = (ROOT / mutant.file).read_bytes().splitlines()
     found = CONSTANT.match(rows[mutant.lines.start - 1])
     if found is None:
         return {}
@@ -336,11 +373,11 @@ def uses_of(mutant: Mutant) -> dict[str, set[int]]:
     uses: dict[str, set[int]] = {}
     for path in product_files():
         text = path.read_bytes()
-        if path != CHECKOUT / mutant.file and not re.search(rb"\b%b\b" % home, text):
+        if path != ROOT / mutant.file and not re.search(rb"\b%b\b" % home, text):
             continue  # a constant of the same name
         for number, row in enumerate(text.splitlines(), 1):
             if named.search(row) and row[:1] == b" " and not row.rstrip().endswith(b","):
-                lines = uses.setdefault(str(path.relative_to(CHECKOUT)), set())
+                lines = uses.setdefault(str(path.relative_to(ROOT)), set())
                 lines |= {*range(number - AROUND, number + AROUND + 1)}
     return uses
 
@@ -348,35 +385,7 @@ def uses_of(mutant: Mutant) -> dict[str, set[int]]:
 @functools.cache
 def product_files() -> list[Path]:
     """Return the files that mutants are made of."""
-    return sorted(path for folder in MUTATED for path in (CHECKOUT / folder).glob("**/*.py"))
-
-
-async def measure(copy: Copy, test: str) -> Reached:
-    """Run one test file with coverage; what fails then is asked again without."""
-    folder = copy.folder / "lines"
-    folder.mkdir()
-    (folder / "rc").write_text(COVERAGE)
-    variables = {"COVERAGE_PROCESS_START": str(folder / "rc"), "MUTANTS_DATA": str(folder / "data")}
-    ended = await copy.run(MEASURED_S, test, **variables)
-    lines = covered(folder, copy.tree)
-    shutil.rmtree(folder)
-    if ended.status not in PASSED:
-        ended = await copy.run(MEASURED_S, test)
-    return Reached(digest_of(CHECKOUT / test), round(ended.seconds, 2), ended.failed, lines)
-
-
-def covered(folder: Path, tree: Path) -> dict[str, list[int]]:
-    """Return the lines that all processes of a run have reached, by file of the product."""
-    lines: dict[str, set[int]] = {}
-    for path in folder.glob("data.*"):
-        data = CoverageData(str(path))
-        with contextlib.suppress(CoverageException):  # a process was killed while it wrote
-            data.read()
-            for measured in data.measured_files():
-                name = os.path.relpath(measured, tree)
-                if name.startswith(MUTATED):
-                    lines.setdefault(name, set()).update(data.lines(measured) or ())
-    return {name: sorted(numbers) for name, numbers in sorted(lines.items())}
+    return sorted(path for folder in MUTATED for path in (ROOT / folder).glob("**/*.py"))
 
 
 # What becomes of a mutant.
@@ -392,7 +401,7 @@ async def judge(mutant: Mutant, source: bytes, reached: Map, copy: Copy) -> tupl
     tried = 0
     began = time.monotonic()
     with copy.changed(mutant.file, mutant.apply(source)):
-        for tests in batches(reaching, reached):
+        for tests in reached.batches(reaching):
             tried += len(tests)
             if noticed_by := await _notice(tests, reached, copy):
                 took_s = time.monotonic() - began
@@ -422,27 +431,6 @@ async def _notice(tests: list[str], reached: Map, copy: Copy) -> str:
         passed_over += ["--deselect", failed]
 
 
-def batches(reaching: Sequence[str], reached: Map) -> Iterator[list[str]]:
-    """Yield the tests of one run after the other, as long as there is time for them."""
-    total_s = 0.0
-    bounds_s = [FIRST_S, 4 * FIRST_S, TESTS_S]
-    batch: list[str] = []
-    for test in reaching:
-        seconds = reached.tests[test].seconds
-        if batch and total_s + seconds > bounds_s[0]:
-            yield batch
-            batch = []
-            bounds_s = bounds_s[1:]
-            if not bounds_s:
-                return
-        batch.append(test)
-        total_s += seconds
-        if total_s > TESTS_S:
-            break
-    if batch:
-        yield batch
-
-
 def equivalents(path: Path) -> dict[tuple[str, str, str, str], str]:
     """Return why some mutants change nothing, by file, function and line before and after."""
     with path.open("rb") as file:
@@ -450,34 +438,39 @@ def equivalents(path: Path) -> dict[tuple[str, str, str, str], str]:
     return {(row["file"], row["function"], row["was"], row["now"]): row["why"] for row in rows}
 
 
-def say(words: str) -> None:
-    print(words, file=sys.stderr, flush=True)
-
-
 def at(place: str, sources: dict[str, bytes]) -> list[Mutant]:
     """Return all mutants of `FILE:LINE`."""
     file, _, line = place.rpartition(":")
     found = [mutant for mutant in places(file, sources[file]) if str(mutant.line) == line]
-    return [mutant for mutant in found if compiles(mutant.apply(sources[file]))]
+    return [mutant for mutant in found if mutant.compiles(sources[file])]
+
+
+@contextlib.asynccontextmanager
+async def copied() -> AsyncIterator[list[Copy]]:
+    """Make the copies, have them checked, and remove them after the block."""
+    slots = [KEPT / str(slot) for slot in range(SLOTS)]
+    try:
+        copies = [Copy(slot) for slot in slots]
+        await with_each(copies, Copy.check)
+        yield copies
+    finally:
+        for slot in slots:
+            shutil.rmtree(slot, ignore_errors=True)
 
 
 async def run(options: argparse.Namespace) -> None:
     KEPT.mkdir(exist_ok=True)
-    files = product_files()
-    sources = {str(path.relative_to(CHECKOUT)): path.read_bytes() for path in files}
+    sources = {str(path.relative_to(ROOT)): path.read_bytes() for path in product_files()}
     inside = {file: text for file, text in sources.items() if file.startswith(options.within)}
     drawn = draw(inside, options.seed)
     if options.at:
         mutants = at(options.at, sources)
         drawn, options.number = iter(mutants), len(mutants)
-    tests, total = seam_tests(CHECKOUT)
+    tests, total = seam_tests(ROOT)
     say(f"{len(tests)} of {total} test files are seam tests")
     reached = Map(KEPT / "reached.json", sources)
-    slots = [KEPT / str(slot) for slot in range(SLOTS)]
-    same = equivalents(EQUIVALENT)
-    same_drawn = 0
-    noticed: list[str] = []
-    survivors: list[str] = []
+    same, same_drawn = equivalents(EQUIVALENT), 0
+    judged: list[tuple[bool, str]] = []
 
     def changing() -> Iterator[Mutant]:
         nonlocal same_drawn
@@ -491,35 +484,26 @@ async def run(options: argparse.Namespace) -> None:
 
     async def judge_with(copy: Copy) -> None:
         for mutant in left:
-            is_noticed, words = await judge(mutant, sources[mutant.file], reached, copy)
-            (noticed if is_noticed else survivors).append(words)
-            say(f"{len(noticed) + len(survivors)}/{options.number} {words}")
+            judged.append(await judge(mutant, sources[mutant.file], reached, copy))
+            say(f"{len(judged)}/{options.number} {judged[-1][1]}")
 
-    try:
-        copies = [Copy(slot) for slot in slots]
-        async with trio.open_nursery() as nursery:
-            for copy in copies:
-                nursery.start_soon(copy.check, BROKEN[1])
+    async with copied() as copies:
         await reached.measure(tests, copies)
         try:
-            async with trio.open_nursery() as nursery:
-                for copy in copies:
-                    nursery.start_soon(judge_with, copy)
+            await with_each(copies, judge_with)
         except* KeyboardInterrupt:
             say("interrupted: this is what there is so far")
-    finally:
-        for slot in slots:
-            shutil.rmtree(slot, ignore_errors=True)
+    survivors = [words for is_noticed, words in judged if not is_noticed]
     for survivor in survivors:
         print(survivor)
-    number = len(noticed) + len(survivors)
-    share = f"{100 * len(noticed) / number:.1f} %" if number else "none"
-    print(f"seed {options.seed}: {len(noticed)} of {number} noticed, {share};", end=" ")
+    number, noticed = len(judged), len(judged) - len(survivors)
+    share = f"{100 * noticed / number:.1f} %" if number else "none"
+    print(f"seed {options.seed}: {noticed} of {number} noticed, {share};", end=" ")
     print(f"{same_drawn} more change nothing")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="mutants", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="mutants", description=f"{__doc__}".splitlines()[0])
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
     parser.add_argument("--number", type=int, default=60, help="how many mutants")
     parser.add_argument("--at", metavar="FILE:LINE", help="all mutants of a line instead")

@@ -24,16 +24,17 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-CHECKOUT: Final = Path(__file__).resolve().parent.parent
+from scripts.checkout import copy_known_files
+
 PACKAGES: Final = ("supervisor", "protocol", "schemas")
 TESTED: Final = ("tests/schemas", "tests/system/test_daemon_life.py")
 """What of the sdist's tests needs all of the wheel; the rest says nothing about packaging."""
-
 NEEDED_IN_SDIST: Final = ("Makefile", "docs", "modules", "scripts", "tests")
-
 # Pinned, so that their next release cannot turn our build red.
-THEIRS: Final = "supervisor==4.3.0"
+THEIR_VERSION: Final = "4.3.0"
 SHARED: Final = "supervisor/__init__.py"
+WITHIN_S: Final = 600.0
+"""For each command; the longest is an installation from PyPI."""
 
 PROBE_ALL: Final = """
 import importlib, pkgutil, protocol, schemas, supervisor, sys
@@ -59,27 +60,35 @@ for file in importlib.metadata.files(sys.argv[1]):
         print(file)
 """
 
-WITHIN_S: Final = 600.0
-"""For each command; the longest is an installation from PyPI."""
-
 # What a user's shell might set, and what would let the checkout back in.
 ENVIRONMENT: Final = {
     name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
 } | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
-def main() -> None:
-    """Build, install and try everything in a folder that is removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="stdiod-package-") as name:
-        scratch = Path(name).resolve()
-        wheel, unpacked = build_and_compare(scratch)
-        elsewhere = scratch / "elsewhere"
-        elsewhere.mkdir()
-        venv = Venv(scratch / "venv", cwd=elsewhere)
-        try_alone(venv, wheel)
-        try_beside_theirs(venv, wheel)
-        run_tests(venv, wheel, unpacked)
-    say("the package is sound")
+def run(*command: str | Path, cwd: Path) -> str:
+    """Run a command and return its stdout; when it fails, show all it said and exit."""
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WITHIN_S,
+    )
+    if done.returncode:
+        words = " ".join(map(str, command))
+        sys.exit(f"{words}\nfailed ({done.returncode}):\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def say(what: str) -> None:
+    print(f"package test: {what}", flush=True)
+
+
+# --- Building ----------------------------------------------------------------
 
 
 def build_and_compare(scratch: Path) -> tuple[Path, Path]:
@@ -105,96 +114,10 @@ def build_and_compare(scratch: Path) -> tuple[Path, Path]:
     return wheel, unpacked
 
 
-def try_alone(venv: "Venv", wheel: Path) -> None:
-    """Check the wheel with nothing but its dependencies around it."""
-    say("the wheel by itself")
-    venv.pip("install", str(wheel))
-    venv.check_ours(version=wheel.name.split("-")[1])
-    run(str(venv.python), "-Ic", PROBE_ALL, cwd=venv.cwd)
-    venv.pip("uninstall", "--yes", "stdiod")
-
-
-def try_beside_theirs(venv: "Venv", wheel: Path) -> None:
-    """Install ours and PyPI's `supervisor` in both orders, then remove each of the two."""
-    version = wheel.name.split("-")[1]
-    sources = {"stdiod": str(wheel), "supervisor": THEIRS}
-    for order, removed in itertools.product(itertools.permutations(sources), sources):
-        say(f"{order[0]}, then {order[1]}; then without {removed}")
-        for name in order:
-            venv.pip("install", "--no-deps", sources[name])
-        venv.check_ours(version)
-        venv.check_theirs()
-        shared = venv.files_of("stdiod") & venv.files_of("supervisor")
-        assert shared == {SHARED}, f"both distributions own {sorted(shared)}"
-
-        venv.pip("uninstall", "--yes", removed)
-        if removed == "stdiod":
-            venv.check_theirs()
-            venv.pip("uninstall", "--yes", "supervisor")
-        else:
-            venv.check_ours(version)
-            venv.pip("uninstall", "--yes", "stdiod")
-
-
-def run_tests(venv: "Venv", wheel: Path, unpacked: Path) -> None:
-    """Run some of the sdist's tests against the wheel."""
-    say("the tests against the installed wheel")
-    venv.pip("install", f"{wheel}[test]")
-    for package in PACKAGES:  # so that there is nothing to import but the wheel
-        shutil.rmtree(unpacked / package)
-    options = ("--import-mode=importlib", "--quiet", "-p", "no:cacheprovider")
-    where = ("-c", str(unpacked / "pyproject.toml"), "--rootdir", str(unpacked))
-    tests = (str(unpacked / folder) for folder in TESTED)
-    command = [str(venv.python), "-Im", "pytest", *options, *where, *tests]
-    if subprocess.run(command, cwd=venv.cwd, env=ENVIRONMENT, check=False).returncode:
-        sys.exit("the tests fail against the installed wheel")
-
-
-class Venv:
-    """A fresh virtual environment, used from a folder in which there is nothing to import."""
-
-    def __init__(self, path: Path, cwd: Path) -> None:
-        run(sys.executable, "-m", "venv", str(path), cwd=cwd)
-        self.cwd = cwd
-        self.bin = path / "bin"
-        self.python = self.bin / "python"
-
-    def pip(self, *arguments: str) -> None:
-        """Run pip, silent unless it fails."""
-        run(str(self.python), "-Im", "pip", *arguments, cwd=self.cwd)
-
-    def files_of(self, distribution: str) -> set[str]:
-        """Return the paths a distribution's RECORD claims, compiled ones left out."""
-        script = (str(self.python), "-Ic", OWNED_FILES, distribution)
-        return set(run(*script, cwd=self.cwd).splitlines())
-
-    def check_ours(self, version: str) -> None:
-        """Check that `stdiod` starts, is imported from here and finds its schemas."""
-        run(str(self.python), "-Ic", PROBE_OURS, cwd=self.cwd)
-        printed = run(str(self.bin / "stdiod"), "--version", cwd=self.cwd)
-        assert version in printed.split(), f"stdiod --version printed {printed!r}"
-
-    def check_theirs(self) -> None:
-        """Check that `supervisord` starts."""
-        run(str(self.python), "-Ic", PROBE_THEIRS, cwd=self.cwd)
-        printed = run(str(self.bin / "supervisord"), "--version", cwd=self.cwd)
-        assert printed.strip() == THEIRS.partition("==")[2], f"supervisord printed {printed!r}"
-
-
-def copy_known_files(target: Path) -> None:
-    """Copy what git tracks, or would track, to `target`."""
-    listing = run("git", "ls-files", "-co", "--exclude-standard", "-z", cwd=CHECKOUT)
-    for path in filter(None, listing.split("\0")):
-        source = CHECKOUT / path
-        if source.is_file():  # a deletion may not be staged yet
-            (target / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target / path)
-
-
 def build(tree: Path, kind: str, into: Path) -> Path:
     """Build a "wheel" or an "sdist" with the hatchling that is installed here, and return it."""
-    options = (f"--{kind}", "--no-isolation", "--outdir", str(into))
-    run(sys.executable, "-m", "build", *options, str(tree), cwd=tree.parent)
+    options = (f"--{kind}", "--no-isolation", "--outdir", into)
+    run(sys.executable, "-m", "build", *options, tree, cwd=tree.parent)
     (built,) = into.glob("*.whl" if kind == "wheel" else "*.tar.gz")
     return built
 
@@ -205,26 +128,82 @@ def wheel_contents(wheel: Path) -> dict[str, int]:
         return {entry.filename: entry.CRC for entry in archive.infolist()}
 
 
-def run(*command: str, cwd: Path) -> str:
-    """Run a command and return its stdout; when it fails, show all it said and exit."""
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env=ENVIRONMENT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=WITHIN_S,
-    )
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}\nfailed ({done.returncode}):\n{done.stdout}{done.stderr}")
-    return done.stdout
+# --- Using -------------------------------------------------------------------
 
 
-def say(what: str) -> None:
-    """Print a line now, whatever stdout is."""
-    print(f"package test: {what}", flush=True)
+class Venv:
+    """A fresh virtual environment, used from a folder in which there is nothing to import."""
+
+    def __init__(self, scratch: Path, version: str) -> None:
+        """Take ours to have that version."""
+        self._version, self._cwd, self._bin = version, scratch / "elsewhere", scratch / "venv/bin"
+        self._cwd.mkdir()
+        run(sys.executable, "-m", "venv", self._bin.parent, cwd=self._cwd)
+
+    def run(self, program: str, *arguments: str) -> str:
+        return run(self._bin / program, *arguments, cwd=self._cwd)
+
+    def pip(self, *arguments: str) -> None:
+        """Run pip, silent unless it fails."""
+        self.run("python", "-Im", "pip", *arguments)
+
+    def files_of(self, distribution: str) -> set[str]:
+        """Return the paths a distribution's RECORD claims, compiled ones left out."""
+        return set(self.run("python", "-Ic", OWNED_FILES, distribution).splitlines())
+
+    def check(self, distribution: str) -> None:
+        """Check that one is imported from here, and its command starts; ours has its schemas."""
+        ours = distribution == "stdiod"
+        self.run("python", "-Ic", PROBE_OURS if ours else PROBE_THEIRS)
+        program, version = ("stdiod", self._version) if ours else ("supervisord", THEIR_VERSION)
+        printed = self.run(program, "--version")
+        assert version in printed.split(), f"{program} --version printed {printed!r}"
+
+    def try_beside_theirs(self, wheel: Path) -> None:
+        """Install ours and PyPI's `supervisor` in both orders, then remove each of the two."""
+        sources = {"stdiod": str(wheel), "supervisor": f"supervisor=={THEIR_VERSION}"}
+        for order, removed in itertools.product(itertools.permutations(sources), sources):
+            say(f"{order[0]}, then {order[1]}; then without {removed}")
+            for name in order:
+                self.pip("install", "--no-deps", sources[name])
+            for name in sources:
+                self.check(name)
+            shared = self.files_of("stdiod") & self.files_of("supervisor")
+            assert shared == {SHARED}, f"both distributions own {sorted(shared)}"
+            self.pip("uninstall", "--yes", removed)
+            (left,) = sources.keys() - {removed}
+            self.check(left)
+            self.pip("uninstall", "--yes", left)
+
+    def run_tests(self, unpacked: Path) -> None:
+        """Run some of the sdist's tests against what is installed."""
+        for package in PACKAGES:  # so that there is nothing to import but the wheel
+            shutil.rmtree(unpacked / package)
+        options = ("--import-mode=importlib", "--quiet", "-p", "no:cacheprovider")
+        where = ("-c", unpacked / "pyproject.toml", "--rootdir", unpacked)
+        tests = (unpacked / folder for folder in TESTED)
+        python: list[str | Path] = [self._bin / "python", "-Im", "pytest"]
+        command = [*python, *options, *where, *tests]
+        if subprocess.run(command, cwd=self._cwd, env=ENVIRONMENT, check=False).returncode:
+            sys.exit("the tests fail against the installed wheel")
+
+
+def main() -> None:
+    """Build, install and try everything in a folder that is removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="stdiod-package-") as name:
+        scratch = Path(name).resolve()
+        wheel, unpacked = build_and_compare(scratch)
+        venv = Venv(scratch, version=wheel.name.split("-")[1])
+        say("the wheel by itself")
+        venv.pip("install", str(wheel))
+        venv.check("stdiod")
+        venv.run("python", "-Ic", PROBE_ALL)
+        venv.pip("uninstall", "--yes", "stdiod")
+        venv.try_beside_theirs(wheel)
+        say("the tests against the installed wheel")
+        venv.pip("install", f"{wheel}[test]")
+        venv.run_tests(unpacked)
+    say("the package is sound")
 
 
 if __name__ == "__main__":

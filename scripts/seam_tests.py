@@ -40,47 +40,41 @@ class Look:
     tests: set[str]
 
 
-def imports(tree: ast.Module) -> dict[str, str]:
-    """Return the dotted names that a file imports, and what it calls them."""
-    found: dict[str, str] = {}
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names=names):
-                found |= {name.name: name.asname or name.name.split(".")[0] for name in names}
-            case ast.ImportFrom(module=str(module), names=names):
-                found |= {f"{module}.{name.name}": name.asname or name.name for name in names}
-    return found
-
-
 def look(text: str) -> Look:
-    tree = ast.parse(text)
-    names = imports(tree)
+    names: dict[str, str] = {}
+    """Dotted names that the file imports, and what it calls them."""
+    own: set[str] = set()
+    private: list[tuple[str, str]] = []
+    patches: list[str] = []
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Import(names=found):
+                names |= {one.name: one.asname or one.name.split(".")[0] for one in found}
+            case ast.ImportFrom(module=str(module), names=found):
+                names |= {f"{module}.{one.name}": one.asname or one.name for one in found}
+            case (
+                ast.FunctionDef(name=name)
+                | ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name)
+            ):
+                own.add(name)
+            case ast.Attribute(attr=name) if name.startswith("_") and not name.startswith("__"):
+                private.append((name, first_name(node)))
+            case ast.Call(func=ast.Attribute(attr="setattr"), args=[target, *_]):
+                patches.append(first_name(target))
     product = {name for name in names if name.split(".")[0] in PRODUCT}
     tests = {name for name in names if name.startswith("tests.")}
     foreign = {names[name] for name in names.keys() - product - tests}
-    patched = PRODUCT | {names[name] for name in product}
-    own: set[str] = set()
-    private: set[tuple[str, str]] = set()
-    reaches = False
-    for node in ast.walk(tree):
-        match node:
-            case ast.FunctionDef(name=name):
-                own.add(name)
-            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name):
-                own.add(name)
-            case ast.Attribute(attr=name) if name.startswith("_") and not name.startswith("__"):
-                private.add((name, ast.unparse(node).split(".")[0]))
-            case ast.Call(func=ast.Attribute(attr="setattr"), args=[target, *_]):
-                reaches |= ast.unparse(target).strip("'\"").split(".")[0] in patched
+    inner = (name for name in product if not name.rpartition(".")[2].isupper())
     return Look(
-        inner=any(
-            not f"{name}.".startswith(tuple(f"{seam}." for seam in SEAMS))
-            for name in product
-            if not name.rpartition(".")[2].isupper()
-        ),
-        reaches=reaches or any(name not in own and root not in foreign for name, root in private),
+        inner=any(not f"{name}.".startswith(tuple(f"{seam}." for seam in SEAMS)) for name in inner),
+        reaches=not PRODUCT.union(names[name] for name in product).isdisjoint(patches)
+        or any(name not in own and root not in foreign for name, root in private),
         tests=tests,
     )
+
+
+def first_name(node: ast.expr) -> str:
+    return ast.unparse(node).strip("'\"").split(".")[0]
 
 
 def seam_tests(checkout: Path) -> tuple[list[str], int]:

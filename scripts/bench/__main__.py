@@ -1,8 +1,8 @@
 """Measure stdiod beside its peers: `make bench`, or `python -m scripts.bench --help`.
 
-Each round runs every scene once, and within a scene each peer right beside ours, so that whatever
-else the machine does meets all of them alike. Ratios travel from machine to machine; the absolute
-figures are this one's.
+Each round runs every scene of rows.toml once, and within a scene each peer right beside ours, so
+that whatever else the machine does meets all of them alike. Ratios travel from machine to machine;
+the absolute figures are this one's.
 
 What fails is named and left out, the others are measured, and the exit status is 1. After each
 scene all figures so far are kept in `.bench.json`, which `--read` takes; an interrupted run ends
@@ -12,23 +12,28 @@ with what it has.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime as dt
+import itertools
 import os
 import resource
 import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from scripts.bench import page, peers
-from scripts.bench.scene import OURS, NotInstalledError, Sample, Workshop
-from scripts.bench.table import SCENES
+from scripts.bench import contenders, page, peers, supervisors
+from scripts.bench.contenders import Bench, Cost, Figure, NotInstalledError, on_one_cpu
+from scripts.bench.page import Findings, Sample
+from scripts.bench.table import OURS, SCENES, Row, Scene
 from scripts.checkout import ROOT
 
+CONTENDERS: Final[dict[str, Callable[..., list[Figure]]]] = vars(contenders) | vars(supervisors)
 NAMES: Final = tuple(dict.fromkeys(scene.name for scene in SCENES))
 ROUNDS: Final = 7
 OPEN_FILES: Final = 65_536
@@ -42,72 +47,105 @@ def say(words: str) -> None:
     print(f"bench: {time.monotonic() - BEGAN_S:4.0f} s: {words}", file=sys.stderr, flush=True)
 
 
+def sample(row: Row, who: str, figure: Figure) -> Sample:
+    match figure:
+        case Cost(wall_s, cpu_s):
+            value = 1 / wall_s if row.unit.endswith("/s") else wall_s * 1000
+            return Sample(row.title, who, value, cpu_us=cpu_s * 1e6)
+        case str():
+            return Sample(row.title, who, None, figure)
+        case _:
+            return Sample(row.title, who, figure)
+
+
+def measured(scene: Scene, bench: Bench) -> list[Sample]:
+    """Measure all parties that are installed; of one that fails, return the reason.
+
+    Raises `NotInstalledError` if ours is not installed.
+    """
+    samples: list[Sample] = []
+    with on_one_cpu() if scene.one_cpu else contextlib.nullcontext():
+        for who, party in scene.who().items():
+            words = {name: value for name, value in party.items() if name != "by"}
+            try:
+                figures = CONTENDERS[party["by"]](bench, scene, **words)
+                assert len(figures) == len(scene.rows), figures
+            except NotInstalledError:
+                if who == OURS:
+                    raise
+                continue
+            except Exception as error:  # noqa: BLE001 - all the others are still measured
+                figures = [str(error) or repr(error)] * len(scene.rows)
+            samples += map(sample, scene.rows, itertools.repeat(who), figures)
+    return samples
+
+
 class Run:
     """What has been measured so far, and what could not be."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.names, self.write = options.scenes or NAMES, options.write
-        self.quick, self.rounds = options.quick, options.rounds or (1 if options.quick else ROUNDS)
+        self.options = options
         self.failed: dict[str, None] = {}
         """The titles of rows of ours that have no figure in some round, each once."""
-        self.findings = page.Findings(
+        self.findings = Findings(
             date=f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}",
             machine=peers.machine(),
             cores=os.cpu_count() or 1,
             load=round(os.getloadavg()[0], 2),
             parties=peers.parties(),
-            quick=self.quick,
+            quick=options.quick,
         )
+        for name, version in self.findings.parties.items():
+            if version.startswith(peers.MISSING):
+                say(f"{name} is left out: {version.removeprefix(peers.MISSING)}")
 
-    def measure(self, workshop: Workshop) -> None:
-        for number in range(self.rounds):
+    def measure(self, bench: Bench) -> None:
+        names, rounds = self.options.scenes or NAMES, self.options.rounds
+        rounds = rounds or (1 if bench.quick else ROUNDS)
+        for number in range(rounds):
             done, samples = self.findings.rounds, list[Sample]()
             self._keep((*done, ()))
             for scene in SCENES:
-                if scene.name not in self.names or (number and scene.once):
+                if scene.name not in names or (number and scene.once):
                     continue
                 say(f"round {number + 1}: {scene.rows[0].title}")
                 try:
-                    samples += self._noted(scene.measure(workshop))
+                    samples += map(self._noted, measured(scene, bench))
                 except NotInstalledError as error:
                     say(f"{scene.name} is left out: {error}")
                 self._keep((*done, tuple(samples)))
-            if self.write and number + 1 < self.rounds:
+            if self.options.write and number + 1 < rounds:
                 write(self.findings)
-
-    def _noted(self, samples: list[Sample]) -> list[Sample]:
-        for sample in samples:
-            if sample.value is None:
-                say(f"FAILED: {sample.row}, {sample.contender}: {sample.why}")
-                if sample.contender.startswith(OURS):
-                    self.failed[sample.row] = None
-        return samples
 
     def _keep(self, rounds: tuple[tuple[Sample, ...], ...]) -> None:
         self.findings = msgspec.structs.replace(self.findings, rounds=rounds)
-        if not self.quick:
+        if not self.options.quick:
             KEPT.write_text(page.to_json(self.findings), encoding="utf-8")
 
+    def _noted(self, sample: Sample) -> Sample:
+        if sample.value is None:
+            say(f"FAILED: {sample.row}, {sample.contender}: {sample.why}")
+            if sample.contender.startswith(OURS):
+                self.failed[sample.row] = None
+        return sample
 
-def write(findings: page.Findings) -> None:
+
+def write(findings: Findings) -> None:
     for name, text in page.files(findings).items():
         (page.DOCS / name).write_text(text, encoding="utf-8")
         say(f"wrote {page.DOCS / name}")
 
 
-def measured(options: argparse.Namespace) -> Run:
+def run(options: argparse.Namespace) -> Run:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     run = Run(options)
-    for name, version in run.findings.parties.items():
-        if version.startswith(peers.MISSING):
-            say(f"{name} is left out: {version.removeprefix(peers.MISSING)}")
     with tempfile.TemporaryDirectory(prefix="stdiod-bench-") as folder:
         try:
-            run.measure(Workshop(Path(folder), quick=options.quick))
+            run.measure(Bench(Path(folder), quick=options.quick))
         except KeyboardInterrupt:
             say("interrupted: this is what there is so far")
             run.failed["interrupted"] = None
@@ -116,7 +154,7 @@ def measured(options: argparse.Namespace) -> Run:
     return run
 
 
-def read(path: Path) -> page.Findings:
+def read(path: Path) -> Findings:
     try:
         return page.from_json(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
@@ -148,8 +186,8 @@ def main() -> int:
     if options.read:
         findings = read(options.read)
     else:
-        run = measured(options)
-        findings, failed = run.findings, run.failed
+        done = run(options)
+        findings, failed = done.findings, done.failed
     print(page.to_json(findings) if options.json else page.page(findings))
     if options.write:
         write(findings)

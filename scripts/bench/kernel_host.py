@@ -1,15 +1,8 @@
 """kernel_host MODE COUNT WINDOW FOLDER CONTAINMENT: do the work of a row in a daemon in-process.
 
 It serves the descriptors of FOLDER as `stdiod run` does, and its only client is this process too.
-
-OP         invoke OP of the only module, WINDOW calls open at once
-stream     take events of the module `native`
-short-way  invoke one at a time, and 64 at a time; prints the share that took the short way (%)
-alone      run the only tool, each run 60 ms after the last one
-warm       run the only tool, each 300 ms after the last one
-crash      kill each of the modules once, until it is ready again
-patch      merge state patches in a session, and read them back from the journal
-journal    write entries as a busy daemon does, and read them back
+MODE is a function of MODES, or an op of the only module, which is then invoked with WINDOW calls
+open at once.
 
 Prints a line for each figure: the seconds that COUNT took, and those of its own CPU, or one number.
 """
@@ -35,7 +28,7 @@ import trio
 
 from protocol.events import Progress
 from protocol.response import Response
-from scripts.bench.scene import Cost
+from scripts.bench.contenders import Cost
 from scripts.checkout import READY_WITHIN_S
 from supervisor.daemon import collector
 from supervisor.daemon.daemon_signals import Continued
@@ -50,7 +43,6 @@ from supervisor.runtime.stalls import RunDelay, Stalls
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.turns import LOOP
 
-MANY: Final = 64
 ALONE_S: Final = 0.06
 """Longer than what the kernel remembers of a move into a cgroup."""
 WARM_S: Final = 0.3
@@ -72,11 +64,11 @@ class Calls(Client):
 
     async def run(self, window: int = 1) -> Cost:
         """Make all calls, `window` of them open at once."""
-        began_s, used_s = time.perf_counter(), time.process_time()
+        began = Cost.now()
         for _ in range(window):
             self._begin()
         await self._ended.wait()
-        return Cost(time.perf_counter() - began_s, time.process_time() - used_s)
+        return began.since()
 
     def _begin(self) -> None:
         if self._left:
@@ -96,13 +88,10 @@ class Calls(Client):
         self._begin()
 
 
-def only(kernel: Kernel) -> str:
-    (name,) = kernel.fleet.modules
-    return name
-
-
 async def ask(kernel: Kernel, op: str, count: int = 1, window: int = 1) -> Cost:
-    return await Calls(kernel, only(kernel), {"op": op, "args": {"n": 1}}, count).run(window)
+    """Ask the only module."""
+    [name] = kernel.fleet.modules
+    return await Calls(kernel, name, {"op": op, "args": {"n": 1}}, count).run(window)
 
 
 async def listen(kernel: Kernel, tool: str, op: str, count: int, **given: Any) -> Cost:
@@ -124,23 +113,26 @@ Figures = list[Cost | float | Callable[[], float]]
 """One that can be called is taken once the daemon has ended."""
 
 
-async def invoke(kernel: Kernel, op: str, count: int, window: int) -> Figures:
+async def invoke(op: str, kernel: Kernel, count: int, window: int) -> Figures:
     await ask(kernel, op, count // 4, window)
     return [await ask(kernel, op, count, window)]
 
 
-async def stream(kernel: Kernel, count: int) -> Figures:
+async def stream(kernel: Kernel, count: int, _: int) -> Figures:
+    """Take events of the module `native`."""
     await listen(kernel, "native", "stream", count // 4, args={"n": count // 4})
     return [await listen(kernel, "native", "stream", count, args={"n": count})]
 
 
-async def short_way(kernel: Kernel, count: int) -> Figures:
-    for window in (1, MANY):
-        await ask(kernel, "echo", count, window)
+async def short_way(kernel: Kernel, count: int, window: int) -> Figures:
+    """Invoke one at a time, and many; return the share that took the short way (%)."""
+    for at_once in (1, window):
+        await ask(kernel, "echo", count, at_once)
     return [100 * (1 - kernel.requests.long_ways / (2 * count))]
 
 
-async def apart(kernel: Kernel, count: int, *, pause_s: float) -> Figures:
+async def apart(pause_s: float, kernel: Kernel, count: int, _: int) -> Figures:
+    """Run the only tool, again some time after the last run."""
     await ask(kernel, "run", 2)
     costs = []
     for _ in range(count):
@@ -149,7 +141,8 @@ async def apart(kernel: Kernel, count: int, *, pause_s: float) -> Figures:
     return [Cost(*(median(seconds) * count for seconds in zip(*costs, strict=True)))]
 
 
-async def crash(kernel: Kernel, _count: int) -> Figures:
+async def crash(kernel: Kernel, _: int, __: int) -> Figures:
+    """Kill each of the modules once, until it is ready again."""
     took_s = []
     for module in kernel.fleet.modules.values():
         [victim] = pids(module)
@@ -169,8 +162,11 @@ def is_replaced(module: Module, victim: int) -> bool | None:
     return (module.state in SERVES and pids(module) not in ([], [victim])) or None
 
 
-async def patch(kernel: Kernel, count: int) -> Figures:
-    """The answer comes when all patches are in the journal, so that is part of the time."""
+async def patch(kernel: Kernel, count: int, _: int) -> Figures:
+    """Merge state patches in a session, and read them back from the journal.
+
+    The answer comes when all patches are in the journal, so that is part of the time.
+    """
     session = kernel.sessions.new(SUPERVISOR, "bench")
     merge = partial(listen, kernel, "native", "patch", count)
     given = {"args": {"n": count}, "session_id": "bench"}
@@ -183,23 +179,22 @@ async def patch(kernel: Kernel, count: int) -> Figures:
     assert session.kept.revision == 2 * count, session.kept.revision
     assert session.kept.state["step"] == count - 1, session.kept.state
     reading = await read_back(kernel, 2 * count, since=0, event="session:patch")
-    half = Cost(reading.wall_s / 2, reading.cpu_s / 2)
-    return [cost, max(0, grown) / MEGABYTE, lambda: journal_bytes(kernel) / 2 / MEGABYTE, half]
+    of_a_round = partial(journal_mb, kernel, 1 / 2)
+    return [cost, max(0, grown) / MEGABYTE, of_a_round, reading.per(2)]
 
 
-async def journal(kernel: Kernel, count: int) -> Figures:
+async def journal(kernel: Kernel, count: int, _: int) -> Figures:
+    """Write entries as a busy daemon does, and read them back."""
     journal = kernel.facts.journal
     assert journal is not None
     await write(journal, min(count, AT_ONCE))
-    since, before = journal.told.last_seq, peak_bytes()
-    began_s, used_s = time.perf_counter(), time.process_time()
+    since, before, began = journal.told.last_seq, peak_bytes(), Cost.now()
     await write(journal, count)
-    writing = Cost(time.perf_counter() - began_s, time.process_time() - used_s)
+    writing = began.since()
     reading = await read_back(kernel, count, since=since, event="module:invoke")
     grown = peak_bytes() - before
     assert journal.dropped == 0
-    thousand = 1000 / count / MEGABYTE
-    return [writing, reading, lambda: journal_bytes(kernel) * thousand, grown / MEGABYTE]
+    return [writing, reading, partial(journal_mb, kernel, 1000 / count), grown / MEGABYTE]
 
 
 async def write(journal: Journal, count: int) -> None:
@@ -220,8 +215,8 @@ async def write(journal: Journal, count: int) -> None:
         await durable.wait()
 
 
-def journal_bytes(kernel: Kernel) -> int:
-    return (Path(kernel.facts.data_dir) / FILE).stat().st_size
+def journal_mb(kernel: Kernel, share: float) -> float:
+    return (Path(kernel.facts.data_dir) / FILE).stat().st_size * share / MEGABYTE
 
 
 def peak_bytes() -> int:
@@ -229,11 +224,11 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-MODES: Final[dict[str, Callable[[Kernel, int], Awaitable[Figures]]]] = {
+MODES: Final[dict[str, Callable[[Kernel, int, int], Awaitable[Figures]]]] = {
     "stream": stream,
     "short-way": short_way,
-    "alone": partial(apart, pause_s=ALONE_S),
-    "warm": partial(apart, pause_s=WARM_S),
+    "alone": partial(apart, ALONE_S),
+    "warm": partial(apart, WARM_S),
     "crash": crash,
     "patch": patch,
     "journal": journal,
@@ -254,13 +249,9 @@ async def main(mode: str, count: int, window: int, folder: Path, containment: st
             await kernel.wait_ready()
         async with trio.open_nursery() as nursery:
             collector.begin()
-            nursery.start_soon(
-                collector.collect_all, kernel.is_calm, lambda: rss_bytes(os.getpid())
-            )
-            if mode in MODES:
-                figures = await MODES[mode](kernel, count)
-            else:
-                figures = await invoke(kernel, mode, count, window)
+            memory = partial(rss_bytes, os.getpid())
+            nursery.start_soon(collector.collect_all, kernel.is_calm, memory)
+            figures = await MODES.get(mode, partial(invoke, mode))(kernel, count, window)
             nursery.cancel_scope.cancel()
     for figure in figures:
         print(*figure if isinstance(figure, Cost) else [figure() if callable(figure) else figure])

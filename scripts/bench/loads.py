@@ -1,19 +1,22 @@
 """Clients of a socket, which ask our daemon or a peer in its place.
 
 A load asks `count` times, with `window` calls open at once, and returns how long that took (s).
-Its path is that of the socket.
+Its path is that of the socket. Requests are built once, and answers are read no further than it
+takes to see that they are there: a client is to cost little beside what it asks.
 """
 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import multiprocessing
 import select
 import socket
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -21,21 +24,14 @@ from scripts.checkout import COMMAND_WITHIN_S
 
 Load = Callable[[Path, int, int], float]
 
-READ_BYTES = 65536
-CLIENTS = 100
-"""So many hear each event of a session."""
-EVENTS = 20
-"""So many come of a prompt; they fit into the buffer of a socket that is read later."""
-DELIVERIES = CLIENTS * EVENTS
-ENDLESS = 1 << 40
-MEGABYTE = 1_000_000
-
-ECHO: dict[str, Any] = {"op": "echo", "args": {"n": 1}}
-UPGRADE = (
-    b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-)
-OK = b'"ok":true'
+READ_BYTES: Final = 65536
+CLIENTS, EVENTS = 100, 20
+"""So many hear each event of a session, of which so many come of a prompt: they fit into the buffer
+of a socket that is read later."""
+ENDLESS: Final = 1 << 40
+MEGABYTE: Final = 1_000_000
+ECHO: Final[dict[str, Any]] = {"op": "echo", "args": {"n": 1}}
+OK: Final = b'"ok":true'
 
 
 def _connected(path: Path) -> socket.socket:
@@ -45,36 +41,67 @@ def _connected(path: Path) -> socket.socket:
     return client
 
 
-def _read(client: socket.socket, most: int = READ_BYTES) -> bytes:
-    data = client.recv(most)
+def _read(client: socket.socket) -> bytes:
+    data = client.recv(READ_BYTES)
     assert data, "the other side hung up"
     return data
 
 
-def _read_until(client: socket.socket, end: bytes) -> bytes:
+def _read_until(client: socket.socket, word: bytes, *, is_last: bool = False) -> None:
+    """Read until a word has come, and the end of an object if that is the last thing sent."""
     data = b""
-    while end not in data:
+    while word not in data or (is_last and not data.rstrip().endswith(b"}")):
         data += _read(client)
-    return data
-
-
-def _headed(client: socket.socket) -> tuple[int, bytes]:
-    """Return the length of a response's body, and what came of it with the head."""
-    head, _, body = _read_until(client, b"\r\n\r\n").partition(b"\r\n\r\n")
-    return int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]), body
-
-
-def _response(client: socket.socket) -> bytes:
-    length, body = _headed(client)
-    while len(body) < length:
-        body += _read(client)
-    return body
 
 
 def _line(tool: str, given: dict[str, Any], request_id: str = "r") -> bytes:
-    """Return an invocation: built once, so that the client costs little beside what it asks."""
     line = {"requestId": request_id, "tool": tool, "operation": "invoke", "input": given}
     return orjson.dumps(line) + b"\n"
+
+
+def _get(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+
+def _post(path: str, body: dict[str, Any]) -> bytes:
+    data = orjson.dumps(body)
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data
+
+
+def _message(payload: dict[str, Any]) -> bytes:
+    text = orjson.dumps({"id": "1", "payload": payload})
+    return bytes([0x81, 0x80 + len(text)]) + bytes(4) + text  # short, and masked with zeros
+
+
+UPGRADE: Final = (
+    b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+
+
+def in_turn(path: Path, count: int, window: int, *, request: bytes, upgrade: bytes = b"") -> float:
+    """Invoke `primes` on `window` connections, one call at a time on each."""
+    with contextlib.ExitStack() as stack:
+        ready = stack.enter_context(select.epoll())
+        clients = [stack.enter_context(_connected(path)) for _ in range(window)]
+        by_number = {client.fileno(): client for client in clients}
+        for client in clients if upgrade else ():
+            client.sendall(upgrade)
+            _read_until(client, b"\r\n\r\n")
+        began_s = time.perf_counter()
+        for number, client in by_number.items():
+            ready.register(number, select.EPOLLIN)
+            client.sendall(request)
+        sent, answered = window, 0
+        while answered < count:
+            for number, _ in ready.poll():
+                _read_until(by_number[number], OK, is_last=True)
+                answered += 1
+                if sent < count:
+                    sent += 1
+                    by_number[number].sendall(request)
+        return time.perf_counter() - began_s
 
 
 def ask(path: Path, count: int, window: int) -> float:
@@ -111,89 +138,27 @@ def listen(path: Path, count: int, _window: int) -> float:
     return took_s
 
 
-def http(path: Path, count: int, window: int) -> float:
-    """Invoke with `POST`, on `window` connections, one call at a time on each."""
-    return _in_turn(path, count, window, _post("/api/v1/modules/primes/invoke", ECHO), _response)
-
-
-def crowd(path: Path, count: int, window: int) -> float:
-    """Invoke on `window` connections of the control socket, one call at a time on each."""
-    return _in_turn(
-        path, count, window, _line("primes", ECHO), lambda client: _read_until(client, b"\n")
-    )
-
-
-def _in_turn(
-    path: Path, count: int, window: int, request: bytes, answer: Callable[[socket.socket], bytes]
-) -> float:
-    with contextlib.ExitStack() as stack:
-        ready = stack.enter_context(select.epoll())
-        clients = [stack.enter_context(_connected(path)) for _ in range(window)]
-        by_number = {client.fileno(): client for client in clients}
-        began_s = time.perf_counter()
-        for number, client in by_number.items():
-            ready.register(number, select.EPOLLIN)
-            client.sendall(request)
-        sent, answered = window, 0
-        while answered < count:
-            for number, _ in ready.poll():
-                assert OK in answer(by_number[number])
-                answered += 1
-                if sent < count:
-                    sent += 1
-                    by_number[number].sendall(request)
-        return time.perf_counter() - began_s
-
-
 def download(path: Path, count: int, _window: int) -> float:
     """Read `count` megabytes of the only asset, again and again, once its digest is known."""
-    left = count * MEGABYTE
-    with _connected(path) as client:
-        while not (asset := _only_asset(client))["sha256"]:
+    left, buffer = count * MEGABYTE, memoryview(bytearray(MEGABYTE))
+    client = http.client.HTTPConnection("localhost")
+    with _connected(path) as client.sock:
+
+        def answer(place: str) -> http.client.HTTPResponse:
+            client.request("GET", f"/api/v1/assets{place}")
+            return client.getresponse()
+
+        def asset() -> dict[str, Any]:
+            [only] = orjson.loads(answer("").read())["assets"]
+            return dict(only)
+
+        while not (found := asset())["sha256"]:
             time.sleep(0.1)
         began_s = time.perf_counter()
         while left > 0:
-            client.sendall(_get(f"/api/v1/assets/{asset['asset']}/content"))
-            length, body = _headed(client)
-            read = len(body)
-            while read < min(length, left):
-                read += len(_read(client, MEGABYTE))
-            left -= read
-        return time.perf_counter() - began_s
-
-
-def _only_asset(client: socket.socket) -> dict[str, Any]:
-    client.sendall(_get("/api/v1/assets"))
-    (asset,) = orjson.loads(_response(client))["assets"]
-    return dict(asset)
-
-
-@contextlib.contextmanager
-def endless(load: Load, path: Path, window: int) -> Iterator[None]:
-    """Let a process put a load without end on a socket, meanwhile."""
-    fork = multiprocessing.get_context("fork")
-    process = fork.Process(target=load, args=(path, ENDLESS, window))
-    process.start()
-    try:
-        yield
-        assert process.is_alive(), "the load has ended"
-    finally:
-        process.kill()
-        process.join()
-
-
-def websocket(path: Path, count: int, _window: int) -> float:
-    """Invoke with messages, on one connection."""
-    payload = {"action": "invoke", "module": "primes", **ECHO}
-    text = orjson.dumps({"id": "1", "payload": payload})
-    frame = bytes([0x81, 0x80 + len(text)]) + bytes(4) + text  # short, and masked with zeros
-    with _connected(path) as client:
-        client.sendall(UPGRADE)
-        _read_until(client, b"\r\n\r\n")
-        began_s = time.perf_counter()
-        for _ in range(count):
-            client.sendall(frame)
-            assert OK in _read_until(client, OK)  # an answer's frame is shorter than a read
+            content = answer(f"/{found['asset']}/content")
+            while left > 0 and (read := content.readinto(buffer)):
+                left -= read
         return time.perf_counter() - began_s
 
 
@@ -210,15 +175,34 @@ def fan_out(path: Path, count: int, _window: int) -> float:
             asking.sendall(prompt)
             for client in listening:
                 _read_until(client, b"event: message.complete")
-            _response(asking)
+            _read_until(asking, b"}", is_last=True)
         return time.perf_counter() - began_s
 
 
-def _get(path: str) -> bytes:
-    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+LOADS: Final[dict[str, Load]] = {
+    "ask": ask,
+    "listen": listen,
+    "crowd": partial(in_turn, request=_line("primes", ECHO)),
+    "http": partial(in_turn, request=_post("/api/v1/modules/primes/invoke", ECHO)),
+    "websocket": partial(
+        in_turn,
+        request=_message({"action": "invoke", "module": "primes", **ECHO}),
+        upgrade=UPGRADE,
+    ),
+    "fan_out": fan_out,
+    "download": download,
+}
 
 
-def _post(path: str, body: dict[str, Any]) -> bytes:
-    data = orjson.dumps(body)
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    return f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data
+@contextlib.contextmanager
+def endless(load: Load, path: Path, window: int) -> Iterator[None]:
+    """Let a process put a load without end on a socket, meanwhile."""
+    fork = multiprocessing.get_context("fork")
+    process = fork.Process(target=load, args=(path, ENDLESS, window))
+    process.start()
+    try:
+        yield
+        assert process.is_alive(), "the load has ended"
+    finally:
+        process.kill()
+        process.join()

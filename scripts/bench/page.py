@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from scripts.bench.scene import OURS, Bound, Row, Sample, Scene
-from scripts.bench.table import SCENES
+from scripts.bench.table import OURS, SCENES, TABLE, Row, Scene
 from scripts.checkout import ROOT
 
 DOCS: Final = ROOT / "docs"
 PAGE: Final = "benchmarks.md"
 DATA: Final = "benchmarks.json"
 
-TEMPLATE: Final = Path(__file__).with_name("page.md")
-"""The text of the page: a section for each row, by its title, in the order of the page."""
-GROWTH: Final = "What grows with the number of modules"
+BOUND: Final = re.compile(r"at (least|most) ([\d.]+)(?: x (.+?)(, CPU)?)?")
+"""A bound of the table: on the ratio to a peer, or to its CPU time, or on our own figure."""
 GROUPED: Final = 999.5
 """What rounds to a thousand or more is shown whole."""
+
+
+class Sample(NamedTuple):
+    """One figure of one round, or why there is none."""
+
+    row: str
+    contender: str
+    value: float | None
+    why: str = ""
+    cpu_us: float | None = None
+    """CPU time of the contender for one unit of work, without that of its module."""
 
 
 class Findings(msgspec.Struct, frozen=True):
@@ -78,8 +87,8 @@ def results(rounds: Iterable[Sequence[Sample]]) -> dict[str, Result]:
                 continue
             figures.values.append(sample.value)
             figures.cpu_us += [] if sample.cpu_us is None else [sample.cpu_us]
-            mine = ours.get(sample.row)
-            if mine is None or mine is sample:
+            mine = ours.get(sample.row, sample)
+            if mine is sample:
                 continue
             if mine.value is not None and sample.value:
                 figures.ratios.append(mine.value / sample.value)
@@ -88,20 +97,18 @@ def results(rounds: Iterable[Sequence[Sample]]) -> dict[str, Result]:
     return found
 
 
-def reached(bound: Bound, result: Result) -> list[float]:
-    """Return the values that a bound is on."""
-    figures = result.get(bound.peer or OURS, Figures())
-    if bound.peer is None:
-        return figures.values
-    return figures.cpu_ratios if bound.of_cpu else figures.ratios
-
-
-def verdict(bound: Bound, result: Result) -> str:
-    if not (values := reached(bound, result)):
-        return "not measured"
-    middle = median(values)
-    is_met = middle >= bound.value if bound.at_least else middle <= bound.value
-    return "pass" if is_met else "falls short"
+def judged(bound: str, result: Result, unit: str) -> tuple[str, str]:
+    """Return what was reached of a bound, and the verdict."""
+    found = BOUND.fullmatch(bound)
+    assert found, bound
+    which, value, peer, of_cpu = found.groups()
+    figures = result.get(peer or OURS, Figures())
+    values = figures.cpu_ratios if of_cpu else figures.ratios if peer else figures.values
+    if not values:
+        return "", "not measured"
+    over = median(values) - float(value)
+    is_met = over >= 0 if which == "least" else over <= 0
+    return ranged(values, "x" if peer else unit), "pass" if is_met else "falls short"
 
 
 # --- The page ----------------------------------------------------------------
@@ -113,48 +120,33 @@ def files(findings: Findings) -> dict[str, str]:
 
 
 def page(findings: Findings) -> str:
-    """Return the page as Markdown: the text of the template with what was measured."""
+    """Return the page as Markdown."""
     found = results(findings.rounds)
-    rows = {heading(row): (row, scene) for scene in SCENES for row in scene.rows}
-    growing = [scene for scene in SCENES if scene.grows and scene.rows[0].title in found]
-    head, bounds, *sections = TEMPLATE.read_text(encoding="utf-8").split("\n## ")
-    parts = [head, *_about(findings), f"## {bounds}", _bounds(found)]
-    if left_out := [row.title for row, _ in rows.values() if row.title not in found]:
-        parts.append(f"Not measured in this run: {'; '.join(left_out)}.\n")
-    for section in sections:
-        title, text = section.partition("\n")[0], f"## {section.strip()}\n"
-        if title == GROWTH:
-            parts += [text, *(_growth(scene, found) for scene in growing)] if growing else ()
-            continue
-        row, scene = rows[title]
-        if row.title in found:
-            parts += [text, _figures(row, scene, found[row.title])]
-    return "\n".join(parts)
-
-
-def heading(row: Row) -> str:
-    return row.title[0].upper() + row.title[1:]
-
-
-def _bounds(found: Mapping[str, Result]) -> str:
-    lines = [
-        (
-            heading(row),
-            str(bound),
-            ranged(reached(bound, found[row.title]), "x" if bound.peer else row.unit),
-            verdict(bound, found[row.title]),
-        )
-        for scene in SCENES
-        for row in scene.rows
+    rows = [(row, scene) for scene in SCENES for row in scene.rows]
+    bounds = [
+        (row.heading, bound, *judged(bound, found[row.title], row.unit))
+        for row, _ in rows
         if row.title in found
         for bound in row.bounds
     ]
-    return _table(("Work", "Bound", "Reached", "Verdict"), lines)
+    parts = [TABLE.page, *_about(findings), "## Bounds\n"]
+    parts.append(_table(("Work", "Bound", "Reached", "Verdict"), bounds))
+    singles = [(row, scene) for row, scene in rows if not scene.grows]
+    if left_out := [row.title for row, _ in singles if row.title not in found]:
+        parts.append(f"Not measured in this run: {'; '.join(left_out)}.\n")
+    for row, scene in singles:
+        if row.title in found:
+            text = " ".join(filter(None, (row.text, TABLE.shared_cpu * scene.one_cpu)))
+            parts += [f"## {row.heading}\n", *([f"{text}\n"] if text else [])]
+            parts.append(_figures(row, scene, found[row.title]))
+    growing = [scene for scene in SCENES if scene.grows and scene.rows[0].title in found]
+    parts += [TABLE.growth, *(_growth(scene, found) for scene in growing)] if growing else []
+    return "\n".join(parts)
 
 
 def _figures(row: Row, scene: Scene, result: Result) -> str:
     lines = []
-    for name in scene.parties:
+    for name in scene.who():
         figures = result.get(name, Figures())
         words = "; ".join(filter(None, (ranged(figures.values), figures.why))) or "missing"
         lines.append([name, words, ranged(figures.ratios, "x"), ranged(figures.cpu_us)])
@@ -178,15 +170,13 @@ def _about(findings: Findings) -> Iterator[str]:
 
 def _growth(scene: Scene, found: Mapping[str, Result]) -> str:
     """Return a table with a column for each size."""
-    sizes = [name.removeprefix(f"{OURS}, ") for name in scene.parties]
-    lines = []
+    sizes = [name.removeprefix(f"{OURS}, ") for name in scene.who()]
+    family, lines = scene.rows[0].heading.partition(": ")[0], []
     for row in scene.rows:
-        cells = [found.get(row.title, {}).get(name, Figures()) for name in scene.parties]
-        ends = cells[0].values + cells[-1].values
-        k = exponent(sizes[0], sizes[-1], ends)
+        cells = [found.get(row.title, {}).get(name, Figures()) for name in scene.who()]
+        k = exponent(sizes[0], sizes[-1], cells[0].values + cells[-1].values)
         measure = f"{row.title.partition(': ')[2]} [{row.unit}]"
         lines.append([measure, *(ranged(cell.values) or cell.why for cell in cells), k])
-    family = heading(scene.rows[0]).partition(": ")[0]
     return _table((family, *sizes, "k"), lines)
 
 

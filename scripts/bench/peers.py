@@ -22,18 +22,12 @@ from protocol.version import VERSION
 from scripts import foreign
 from scripts.checkout import ROOT
 
-C: Final = "C"
-NODE: Final = "Node"
-ASYNCIO: Final = "asyncio"
-MCP: Final = "MCP SDK"
 SUPERVISORD: Final = "supervisord"
 CIRCUS: Final = "circus"
-S6: Final = "s6"
-
-PEERS: Final = ROOT / ".venv-peers"
-PACKAGES: Final = {MCP: "mcp", SUPERVISORD: "supervisor", CIRCUS: "circus", S6: "s6"}
+PACKAGES: Final = {"MCP SDK": "mcp", SUPERVISORD: "supervisor", CIRCUS: "circus", "s6": "s6"}
 """The packages of those that are installed apart."""
 DEBIAN: Final = "s6"
+PEERS: Final = ROOT / ".venv-peers"
 HOW: Final = "not installed; `make bench-peers` does that"
 MISSING: Final = "missing: "
 NO_COMPILER: Final = "neither `gcc` nor `cc` is in PATH"
@@ -98,9 +92,9 @@ def parties(folder: Path = PEERS) -> dict[str, str]:
     ours, cc, node = _python(sys.executable), compiler(), shutil.which("node")
     found = {
         "stdiod": f"{VERSION}, on {ours}",
-        C: f"{_said(cc, '--version')}, -O2" if cc else MISSING + NO_COMPILER,
-        NODE: _said(node, "--print", NODE_VERSION) if node else MISSING + NO_NODE,
-        ASYNCIO: f"of {ours}",
+        "C": f"{_said(cc, '--version')}, -O2" if cc else MISSING + NO_COMPILER,
+        "Node": _said(node, "--print", NODE_VERSION) if node else MISSING + NO_NODE,
+        "asyncio": f"of {ours}",
         **{library: importlib.metadata.version(library) for library in ("trio", "orjson")},
     }
     for name, package in PACKAGES.items():

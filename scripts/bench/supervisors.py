@@ -1,4 +1,4 @@
-"""The rows of whole supervisors: a crash, many processes, our command, what grows with the modules.
+"""Contenders that are whole supervisors: others, our command, many clients, more and more modules.
 
 The others run with their defaults, except for what keeps each to itself (sockets, folders) and for
 the two seconds that a stop may take, which all of them can be told.
@@ -9,117 +9,69 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shlex
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import psutil
 
 from scripts.bench import loads, peers
-from scripts.bench.peers import CIRCUS, S6, SUPERVISORD
-from scripts.bench.scene import (
+from scripts.bench.contenders import (
     INITIALIZE,
-    LIST_TOOLS,
-    OURS,
-    SMALL,
+    Bench,
     Daemon,
     Figure,
-    Module,
     NotInstalledError,
-    Scene,
-    Workshop,
     idle_cpu,
-    native,
     pss_mb,
     running,
 )
+from scripts.bench.table import Module, Scene, modules_named
 from scripts.checkout import COMMAND_WITHIN_S, STDIOD, family
 from supervisor.edge.bindings.blocking import BlockingClient, connect
+from tests.system.liveness import Liveness
 
-BORN_WITHIN_S: Final = 30.0
 ENDED_WITHIN_S: Final = 20.0
-NOTHING: Final = {"op": "stream", "args": {"n": 0}}
-"""What is asked of a native module that is to answer at once."""
 RAN_S: Final = 1.5
 """How long a process ran before it is killed; supervisord's `startsecs` is 1."""
-CREDENTIALS: Final = struct.Struct("3i")
-"""SO_PEERCRED: pid, uid, gid."""
 
 
-class Births:
-    """A socket to which each process connects: the connection is its birth, its end the death."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.last_s = 0.0
-        """When the last one was seen, in monotonic time."""
-        self.pids: list[int] = []
-        self._connections: list[socket.socket] = []
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(path))
-        self._listener.listen(1024)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Kill what was left behind; what only comes now finds nobody, and ends."""
-        with contextlib.suppress(TimeoutError):
-            while True:
-                self.wait_for(len(self.pids) + 1, 0.01)
-        for pid, connection in zip(self.pids, self._connections, strict=True):
-            # Whose connection is open lives, so that the number is its own.
-            if not _has_ended(connection, time.monotonic()):
+@contextlib.contextmanager
+def births(folder: Path) -> Iterator[Liveness]:
+    """Have native modules connect to a socket; what still lives after the block is killed."""
+    with Liveness(folder / "births") as register:
+        try:
+            yield register
+        finally:
+            for process in register.take_in():
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            connection.close()
-        self._listener.close()
-
-    def wait_for(self, number: int, within_s: float = BORN_WITHIN_S) -> None:
-        """Wait until so many processes have come; raises `TimeoutError`."""
-        ends_at = time.monotonic() + within_s
-        while len(self.pids) < number:
-            self._listener.settimeout(max(ends_at - time.monotonic(), 0.001))
-            try:
-                connection, _ = self._listener.accept()
-            except TimeoutError:
-                raise TimeoutError(f"only {len(self.pids)} of {number} processes came") from None
-            self.last_s = time.monotonic()
-            said = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-            self.pids.append(CREDENTIALS.unpack(said)[0])
-            self._connections.append(connection)
-
-    def wait_dead(self, within_s: float) -> bool:
-        """Wait until all processes have ended; returns whether they have."""
-        ends_at = time.monotonic() + within_s
-        return all(_has_ended(connection, ends_at) for connection in self._connections)
-
-    def helpers(self, pid: int) -> list[psutil.Process]:
-        """Return a supervisor's processes without those that it runs."""
-        return [process for process in family(pid) if process.pid not in self.pids]
+                    os.kill(process.pid, signal.SIGKILL)
 
 
-def _has_ended(connection: socket.socket, ends_at: float) -> bool:
-    connection.settimeout(max(ends_at - time.monotonic(), 0.001))
-    try:
-        return connection.recv(1) == b""
-    except TimeoutError:
-        return False
-    except ConnectionError:
-        return True
+def all_dead(born: Liveness) -> bool:
+    """Wait until all have ended; returns whether they have."""
+    ends_at = time.monotonic() + ENDED_WITHIN_S
+    return all(
+        select.select([one.connection], [], [], max(ends_at - time.monotonic(), 0))[0]
+        for one in born.members
+    )
 
 
-# --- Configurations ----------------------------------------------------------
+def helpers_of(pid: int, born: Liveness) -> list[psutil.Process]:
+    """Return a supervisor's processes without those that it runs."""
+    pids = {one.pid for one in born.members}
+    return [process for process in family(pid) if process.pid not in pids]
+
+
+# --- Others ------------------------------------------------------------------
 
 SUPERVISORD_CONF: Final = """
 [unix_http_server]
@@ -139,15 +91,13 @@ endpoint = ipc://{folder}/e
 pubsub_endpoint = ipc://{folder}/p
 statsd = False
 """
-
-
 CONFIGURATIONS: Final = {
-    SUPERVISORD: (
+    peers.SUPERVISORD: (
         ["supervisord", "-n", "-c", "conf"],
         SUPERVISORD_CONF,
         "[program:{name}]\ncommand={command}\nstopwaitsecs=2\n",
     ),
-    CIRCUS: (
+    peers.CIRCUS: (
         ["circusd", "conf"],
         CIRCUS_CONF,
         "[watcher:{name}]\ncmd = {command}\ngraceful_timeout = 2\ncopy_env = True\n",
@@ -160,9 +110,8 @@ def _configure(supervisor: str, folder: Path, commands: Mapping[str, str]) -> li
     """Write a configuration into a folder; returns the command that runs it there."""
     if supervisor in CONFIGURATIONS:
         command, text, each = CONFIGURATIONS[supervisor]
-        text = text.format(folder=folder)
-        text += "".join(each.format(name=name, command=run) for name, run in commands.items())
-        (folder / "conf").write_text(text)
+        parts = (each.format(name=name, command=run) for name, run in commands.items())
+        (folder / "conf").write_text("".join([text.format(folder=folder), *parts]))
         return command
     for name, run in commands.items():  # s6, without a logger, which is not its default
         service = folder / "scan" / name
@@ -173,40 +122,34 @@ def _configure(supervisor: str, folder: Path, commands: Mapping[str, str]) -> li
     return ["s6-svscan", "-c", "200", "scan"]
 
 
-# --- Rows --------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def _under(
-    workshop: Workshop, supervisor: str, count: int
-) -> Iterator[tuple[subprocess.Popen[bytes], float, Births]]:
+    bench: Bench, supervisor: str, count: int
+) -> Iterator[tuple[subprocess.Popen[bytes], float, Liveness]]:
     """Run a supervisor of so many processes around the block; nothing is left afterwards.
 
-    Yields when it was started, too (monotonic time).
+    Yields how long it took until all ran, too (s).
     """
     package = peers.PACKAGES[supervisor]
     if peers.version(package) is None:
         raise NotInstalledError(peers.why_missing(package))
-    folder, native = workshop.new_folder(), workshop.command("native")
-    with Births(folder / "births") as births, (folder / "stderr").open("wb") as log:
+    folder, native = bench.new_folder(), bench.command("native")
+    with births(folder) as born, (folder / "stderr").open("wb") as log:
         names = [f"process-{number}" for number in range(count)]
-        commands = {name: shlex.join([*native, name, str(births.path)]) for name in names}
+        commands = {name: shlex.join([*native, name, str(born.path)]) for name in names}
         program, *words = _configure(supervisor, folder, commands)
-        installed = peers.program(package, program)
+        installed, quiet = peers.program(package, program), subprocess.DEVNULL
+        command = [str(installed) if installed.exists() else program, *words]
         began_s = time.monotonic()
         process = subprocess.Popen(
-            [str(installed) if installed.exists() else program, *words],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-            start_new_session=True,
+            command, cwd=folder, stdin=quiet, stdout=quiet, stderr=log, start_new_session=True
         )
         try:
-            yield process, began_s, births
+            born.wait_for("native", count)
+            yield process, time.monotonic() - began_s, born
         finally:
             # Helpers go before the processes, or they would start them again.
-            helpers = births.helpers(process.pid)
+            helpers = helpers_of(process.pid, born)
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(ENDED_WITHIN_S)
@@ -216,34 +159,29 @@ def _under(
             process.wait()
 
 
-def _crash(workshop: Workshop, scene: Scene, supervisor: str) -> list[Figure]:
+def crash(bench: Bench, scene: Scene, supervisor: str) -> list[Figure]:
     """Kill each process once."""
-    count = scene.times(workshop)
-    took_s = []
-    with _under(workshop, supervisor, count) as (_, _, births):
-        births.wait_for(count)
+    count, took_s = bench.times(scene), []
+    with _under(bench, supervisor, count) as (_, _, born):
         time.sleep(RAN_S)
-        for number, pid in enumerate(births.pids[:count], start=count + 1):
+        for number, process in enumerate(list(born.members), start=count + 1):
             began_s = time.monotonic()
-            os.kill(pid, signal.SIGKILL)
-            births.wait_for(number)
-            took_s.append(births.last_s - began_s)
+            os.kill(process.pid, signal.SIGKILL)
+            born.wait_for("native", number)
+            took_s.append(time.monotonic() - began_s)
     return [median(took_s) * 1000]
 
 
-def _fleet(workshop: Workshop, scene: Scene, supervisor: str) -> list[Figure]:
+def fleet(bench: Bench, scene: Scene, supervisor: str) -> list[Figure]:
     """Start many processes, watch the supervisor do nothing, stop them."""
-    count = scene.times(workshop)
-    with _under(workshop, supervisor, count) as (process, started_s, births):
-        births.wait_for(count)
-        start_s = births.last_s - started_s
+    with _under(bench, supervisor, bench.times(scene)) as (process, start_s, born):
         # Its start goes on for a while after the last process runs.
         time.sleep(RAN_S)
-        helpers = births.helpers(process.pid)
-        idle = (idle_cpu(workshop, helpers), pss_mb(*helpers))
+        helpers = helpers_of(process.pid, born)
+        idle = (idle_cpu(bench, helpers), pss_mb(*helpers))
         began_s = time.monotonic()
         process.send_signal(signal.SIGTERM)
-        ended = births.wait_dead(ENDED_WITHIN_S)
+        ended = all_dead(born)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(max(0.0, began_s + ENDED_WITHIN_S - time.monotonic()))
         stop_s = time.monotonic() - began_s
@@ -251,65 +189,63 @@ def _fleet(workshop: Workshop, scene: Scene, supervisor: str) -> list[Figure]:
         return [start_s, *idle, stop_s if ended and process.returncode is not None else late]
 
 
+# --- Ours --------------------------------------------------------------------
+
+
 def our_fleet(
-    workshop: Workshop, scene: Scene, options: Sequence[str] = (), *, described: bool = False
+    bench: Bench, scene: Scene, options: str = "", *, described: bool = False
 ) -> list[Figure]:
     """Start many modules, watch the daemon do nothing, stop them.
 
     Of a daemon that serves HTTP, the gateway's memory stands by itself. Modules that are described
     have the schemas of `primes`.
     """
-    with Births(workshop.new_folder() / "births") as births:
-        names = [f"idle-{number:03}" for number in range(scene.times(workshop))]
-        modules = [native(name, str(births.path), described=described) for name in names]
-        with Daemon(workshop, modules) as daemon:
-            start_s = daemon.up(*options)
-            births.wait_for(len(modules))
+    with births(bench.new_folder()) as born:
+        names = [f"idle-{number:03}" for number in range(bench.times(scene))]
+        modules = {
+            name: Module(shlex.join(["native", name, str(born.path)]), described=described)
+            for name in names
+        }
+        with Daemon(bench, modules) as daemon:
+            start_s = daemon.up(options)
+            born.wait_for("native", len(modules))
             states = {module["state"] for module in daemon.status()["modules"]}
             assert states == {"ready"}, states
             pid, *gateway = daemon.pids()
-            all_helpers = births.helpers(pid)
-            idle = idle_cpu(workshop, all_helpers)
+            all_helpers = helpers_of(pid, born)
+            idle = idle_cpu(bench, all_helpers)
             helpers = [process for process in all_helpers if process.pid not in gateway]
             memory = [pss_mb(*helpers), *(pss_mb(psutil.Process(pid)) for pid in gateway)]
             stop_s = daemon.took_s("down")
-            assert births.wait_dead(ENDED_WITHIN_S), "processes are left"
+            assert all_dead(born), "processes are left"
     return [start_s, idle, *memory, stop_s]
 
 
-OTHERS: Final = (SUPERVISORD, CIRCUS, S6)
-CRASH: Final = {name: partial(_crash, supervisor=name) for name in OTHERS}
-FLEET: Final = {OURS: our_fleet} | {name: partial(_fleet, supervisor=name) for name in OTHERS}
-
-
-# --- Our command -------------------------------------------------------------
-
-
-def command(workshop: Workshop, scene: Scene) -> list[Figure]:
+def command(bench: Bench, scene: Scene) -> list[Figure]:
     """Run verbs, again and again."""
-    times = range(scene.times(workshop))
-    with Daemon(workshop, scene.modules) as daemon:
+    times = range(bench.times(scene))
+    with Daemon(bench, modules_named(*scene.modules)) as daemon:
         first_s, _ = daemon.entry()
-        daemon.run("wait", *(module.name for module in scene.modules))
+        daemon.run("wait", *scene.modules)
         verbs = [median(daemon.took_s(verb) for _ in times) for verb in ("--version", "status")]
         entries = [daemon.entry() for _ in times]
     entry_s, entry_mb = map(median, zip(*entries, strict=True))
     return [*(seconds * 1000 for seconds in (*verbs, entry_s, first_s)), entry_mb]
 
 
-def up(workshop: Workshop, scene: Scene, options: Sequence[str] = ()) -> list[Figure]:
+def up(bench: Bench, scene: Scene, options: str = "") -> list[Figure]:
     """Start the daemon, again and again."""
     took_s = []
-    for _ in range(scene.times(workshop)):
-        with Daemon(workshop, scene.modules) as daemon:
-            took_s.append(daemon.up(*options))
+    for _ in range(bench.times(scene)):
+        with Daemon(bench, modules_named(*scene.modules)) as daemon:
+            took_s.append(daemon.up(options))
     return [median(took_s) * 1000]
 
 
-def interpreter(workshop: Workshop, scene: Scene) -> list[Figure]:
+def interpreter(bench: Bench, scene: Scene) -> list[Figure]:
     """Start the Python that our command runs on, again and again."""
     took_s = []
-    for _ in range(scene.times(workshop)):
+    for _ in range(bench.times(scene)):
         began_s = time.perf_counter()
         subprocess.run([sys.executable, "-c", "pass"], check=True)
         took_s.append(time.perf_counter() - began_s)
@@ -317,42 +253,79 @@ def interpreter(workshop: Workshop, scene: Scene) -> list[Figure]:
 
 
 def neighbour(
-    workshop: Workshop,
-    scene: Scene,
-    busy: loads.Load | None = None,
-    *,
-    http: bool = True,
-    share: float = 0.99,
+    bench: Bench, scene: Scene, busy: str = "", *, http: bool = True, share: float = 0.99
 ) -> list[Figure]:
     """Invoke one module over the socket, while others load the daemon; or while none do.
 
     Returns the median, and what a share of the calls did not exceed.
     """
-    times = scene.times(workshop)
-    with running(workshop, scene, http=http) as daemon:
-        path = daemon.socket.with_name("http.sock") if http else daemon.socket
-        others = loads.endless(busy, path, scene.window) if busy else contextlib.nullcontext()
-        with others, BlockingClient(connect(daemon.socket)) as client:
-            each_s = [_invoke_s(client, "native", NOTHING) for _ in range(times // 4 + times)]
+    times = bench.times(scene)
+    with running(bench, scene, http=http) as daemon, contextlib.ExitStack() as others:
+        if busy:
+            path = daemon.socket.with_name("http.sock") if http else daemon.socket
+            others.enter_context(loads.endless(loads.LOADS[busy], path, scene.window))
+        client = others.enter_context(BlockingClient(connect(daemon.socket)))
+        each_s = [_native_s(client, "native") for _ in range(times // 4 + times)]
     took_s = sorted(each_s[-times:])
     return [median(took_s) * 1000, took_s[min(int(times * share), times - 1)] * 1000]
 
 
+def grown(bench: Bench, _: Scene, size: int, *, lazy: bool = False) -> list[Figure]:
+    """Return the figures of a daemon of so many modules."""
+    supervision = {"start": "lazy" if lazy else "eager"}
+    names = [f"m-{number:05}" for number in range(bench.part(size))]
+    modules = {name: Module(f"native {name}", supervision=supervision) for name in names}
+    with Daemon(bench, modules) as daemon:
+        start_s = daemon.up()
+        [native] = bench.command("native")
+        helpers = [process for process in family(daemon.pids()[0]) if process.exe() != native]
+        idle = idle_cpu(bench, helpers)
+        memory = pss_mb(*helpers)
+        with BlockingClient(connect(daemon.socket)) as client:
+            first_s = _native_s(client, names[0])
+            each_s = median(_native_s(client, names[0]) for _ in range(bench.part(200)))
+            path = daemon.folder / f"{names[-1]}.json"
+            changed = json.loads(path.read_text())
+            changed["supervision"]["queue"] = 7
+            path.write_text(json.dumps(changed))
+            # The daemon may have seen the change by itself; then this waits for what it does of it.
+            reload_s = _invoke_s(client, "supervisor", {"op": "reload"})
+        stop_s = daemon.took_s("down")
+    of_lazy = [first_s * 1000] if lazy else []
+    return [start_s, memory, idle, *of_lazy, each_s * 1000, reload_s, stop_s]
+
+
+def _native_s(client: BlockingClient, name: str) -> float:
+    """Ask a native module for nothing; returns how long that took."""
+    return _invoke_s(client, name, {"op": "stream", "args": {"n": 0}})
+
+
+def _invoke_s(client: BlockingClient, tool: str, given: dict[str, Any]) -> float:
+    began_s = time.perf_counter()
+    answer = client.request(tool, "invoke", given, timeout_s=COMMAND_WITHIN_S)
+    took_s = time.perf_counter() - began_s
+    assert answer.ok, answer
+    return took_s
+
+
 # --- Many MCP clients --------------------------------------------------------
 
-CLIENTS, TOOLS = 20, 3
-SERVERS: Final = tuple(Module(f"m{number}", SMALL, protocol="mcp") for number in range(40))
-"""They have so many tools each."""
+LIST_TOOLS: Final = (
+    b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
+    b'{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{}}\n'
+)
+TOOLS: Final = 3
+"""So many has each server."""
 
 
-def mcp_clients(workshop: Workshop, scene: Scene, *, is_shared: bool) -> list[Figure]:
+def mcp_clients(bench: Bench, scene: Scene, *, is_shared: bool) -> list[Figure]:
     """Start MCP clients of all servers, as in the morning: all at once, and nothing runs yet.
 
     A shared fleet costs each client one `stdiod mcp`, the first of which starts the daemon.
     """
-    modules, clients = scene.modules[: 2 if workshop.quick else None], scene.times(workshop)
-    daemon = Daemon(workshop, modules)
-    commands = [workshop.command(module.program) for module in modules]
+    servers = list(modules_named(*scene.modules).items())[: 2 if bench.quick else None]
+    daemon, clients = Daemon(bench, dict(servers)), bench.times(scene)
+    commands = [bench.command(module.program) for _, module in servers]
     if is_shared:
         commands = [[*STDIOD, "mcp", str(daemon.folder)]]
     started: list[subprocess.Popen[bytes]] = []
@@ -372,7 +345,7 @@ def mcp_clients(workshop: Workshop, scene: Scene, *, is_shared: bool) -> list[Fi
             process.stdin.flush()
             while answer.get("id") != number:
                 answer = json.loads(process.stdout.readline())
-        assert len(answer["result"]["tools"]) * len(commands) == TOOLS * len(modules)
+        assert len(answer["result"]["tools"]) * len(commands) == TOOLS * len(servers)
 
     def ready_s(clients: int) -> float:
         began_s = time.monotonic()
@@ -390,44 +363,3 @@ def mcp_clients(workshop: Workshop, scene: Scene, *, is_shared: bool) -> list[Fi
             for process in started:
                 process.kill()
                 process.communicate()
-
-
-# --- What grows with the number of modules -----------------------------------
-
-LATENCIES: Final = 200
-
-
-def grown(workshop: Workshop, _: Scene, size: int, *, lazy: bool = False) -> list[Figure]:
-    """Return the figures of a daemon of so many modules, as the table has them."""
-    supervision = {"start": "lazy" if lazy else "eager"}
-    modules = [native(f"m-{i:05}", supervision=supervision) for i in range(workshop.part(size))]
-    first, last = modules[0].name, modules[-1].name
-    with Daemon(workshop, modules) as daemon:
-        start_s = daemon.up()
-        program = workshop.command("native")[0]
-        helpers = [process for process in family(daemon.pids()[0]) if process.exe() != program]
-        idle = idle_cpu(workshop, helpers)
-        memory = pss_mb(*helpers)
-        with BlockingClient(connect(daemon.socket)) as client:
-            first_s = _invoke_s(client, first, NOTHING)
-            each_s = median(
-                _invoke_s(client, first, NOTHING) for _ in range(workshop.part(LATENCIES))
-            )
-            path = daemon.folder / f"{last}.json"
-            changed = json.loads(path.read_text())
-            changed["supervision"]["queue"] = 7
-            path.write_text(json.dumps(changed))
-            # The daemon may have seen the change by itself; then this waits for what it does of it.
-            reload_s = _invoke_s(client, "supervisor", {"op": "reload"})
-        stop_s = daemon.took_s("down")
-    of_lazy = [first_s * 1000] if lazy else []
-    return [start_s, memory, idle, *of_lazy, each_s * 1000, reload_s, stop_s]
-
-
-def _invoke_s(client: BlockingClient, tool: str, given: dict[str, Any]) -> float:
-    """Invoke once; returns how long that took."""
-    began_s = time.perf_counter()
-    answer = client.request(tool, "invoke", given, timeout_s=COMMAND_WITHIN_S)
-    took_s = time.perf_counter() - began_s
-    assert answer.ok, answer
-    return took_s

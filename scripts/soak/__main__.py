@@ -24,42 +24,27 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, ExitStack, suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
 import trio
 
-from scripts.checkout import ROOT, has_tmpdir, with_tmpdir
-from scripts.soak.daemon import NAMELESS, WITHIN_S, Client, Daemon, outcome
-from scripts.soak.modules import (
-    BIG_ANSWER,
-    CALM,
-    EXTRAS,
-    FLOOD,
-    FORMS,
-    MANY_VALUES,
-    PICKY,
-    Modules,
-    half_written,
-)
-from scripts.soak.report import Report
+from scripts.checkout import ROOT
+from scripts.soak.daemon import NAMELESS, WITHIN_S, Client, Report, Soaked, outcome
+from scripts.soak.modules import CALM, EXTRAS, FORMS, Modules, half_written
+from tests.system.daemon import marked
 
 CLIENTS: Final = 6
 MOST_OPEN: Final = 48
 """More open requests than this would only wait in queues."""
-UNHURRIED, UNHURRIED_S = 5, 3.0
+UNHURRIED_S: Final = 3.0
 SUSPENDED_S: Final = UNHURRIED_S + 0.5
 """Longer than requests in flight have, of which each takes milliseconds."""
 HELD_S: Final = 0.7
 """How long a debugger, a pipe or a crowd stays."""
 TRACER: Final = ROOT / "tests" / "runtime" / "containment" / "tracer.py"
-CROWD, MOST_CROWDS = 50, 20
-"""So many more come, so often at most, until some are refused."""
-MISSPELT: Final = 200
-UNREAD_ANSWERS: Final = 30
-WAITING_REQUESTS, REQUEST_BYTES = 8, 10 << 20
 SIGNALS: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGSTOP)
 ODD: Final = (
     b'"tool":"plain","operation":"invoke","input":{"op":"%s"}' % (b"x" * 100_000),
@@ -75,10 +60,10 @@ class Soak:
 
     def __init__(self, folder: Path, report: Report, nursery: trio.Nursery) -> None:
         """Run the readers of all clients in `nursery`."""
-        self.report = report
+        self.folder, self.report = folder, report
         self.draw = random.Random(report.seed)  # noqa: S311 - dice are not keys
-        self.daemon = Daemon(folder, report)
-        self.modules = Modules(self.daemon.modules, self.draw)
+        self.modules = Modules(folder / "modules", self.draw)
+        self.daemon: Soaked
         self.clients: list[Client] = []
         self._nursery = nursery
         # Apart from `draw`, from which more or less is taken as things turn out.
@@ -86,7 +71,8 @@ class Soak:
 
     async def begin(self) -> None:
         """Start the daemon and connect."""
-        await self.daemon.start()
+        self.daemon = await trio.to_thread.run_sync(Soaked, self.folder, self.report)
+        self.report.daemons += 1
         self.clients = [await self.connect() for _ in range(CLIENTS)]
 
     async def act(self) -> None:
@@ -114,8 +100,8 @@ class Soak:
             await operator.ask("stop", module=module["name"])
         await self.leave()
         await operator.hang_up()
-        await self.daemon.compare_files()
-        await self.daemon.end()
+        await trio.to_thread.run_sync(self.daemon.compare_files)
+        await self.daemon.stop()
 
     async def connect(self) -> Client:
         """Return a client that reads."""
@@ -144,13 +130,13 @@ class Soak:
         for client in self.clients:
             client.gate.set()
 
-    async def any_process(self) -> tuple[str, int] | None:
+    async def any_process(self) -> tuple[str, int]:
         """Return module and pid of a process that may be disturbed; the gateway's is one."""
         status = await self.any_client().ask("status")
         modules = {module["name"]: module["instances"] for module in status["modules"]}
         modules["supervisor/http"] = status["http"]["instances"]
         found = [(name, one["pid"]) for name, of in modules.items() for one in of if name != CALM]
-        return self.draw.choice(found) if found else None
+        return self.draw.choice(found) if found else ("", 0)
 
 
 # What clients ask, and how they leave.
@@ -179,26 +165,19 @@ async def hang_up(soak: Soak) -> None:
     soak.clients[index] = await soak.connect()
 
 
-async def slow_client(soak: Soak) -> None:
-    """Ask for floods, and read none of them for a while."""
+async def leave_unread(soak: Soak, times: int, args: dict[str, Any]) -> None:
+    """Ask for much, and read none of it for a while."""
     client = soak.slow_client()
-    for _ in range(3):
-        await client.send("many", "go", FLOOD)
-
-
-async def leave_unread(soak: Soak) -> None:
-    """Ask for answers of 4 MiB, and read none of them for a while."""
-    client = soak.slow_client()
-    for _ in range(UNREAD_ANSWERS):
-        await client.send("many", "go", BIG_ANSWER)
+    for _ in range(times):
+        await client.send("many", "go", args)
 
 
 async def big_requests(soak: Soak) -> None:
     """Send more than one party may have waiting; what was not read by then is withdrawn."""
     client = await soak.connect()
-    args = {"fault": "hang", "word": "x" * REQUEST_BYTES}
+    args = {"fault": "hang", "word": "x" * (10 << 20)}
     with trio.move_on_after(HELD_S):
-        for _ in range(WAITING_REQUESTS):
+        for _ in range(8):
             await client.send("plain", "go", args, 0.3)
     await client.hang_up()
 
@@ -212,11 +191,9 @@ async def crowd(soak: Soak) -> None:
 
     opened, refused = await connections("open"), await connections("refused")
     async with AsyncExitStack() as streams:
-        for _ in range(MOST_CROWDS):
-            for _ in range(CROWD):
-                stream = await trio.open_unix_socket(soak.daemon.socket)
-                await streams.enter_async_context(stream)
-            if await connections("refused") > refused:
+        for number in range(1, 1001):
+            await streams.enter_async_context(await trio.open_unix_socket(soak.daemon.socket))
+            if number % 50 == 0 and await connections("refused") > refused:
                 break
         else:
             soak.report.errors.append("no connection of a crowd was refused")
@@ -233,20 +210,20 @@ async def crowd(soak: Soak) -> None:
 async def backtrack(soak: Soak) -> None:
     client = soak.any_client()
     for timeout_s in (0.1, 0.3, 2.0):
-        await client.send(PICKY, "go", {"word": "a" * 60 + "!"}, timeout_s)
-    await client.send(PICKY, "go", {"word": "aaa"}, 2.0)
+        await client.send("picky", "go", {"word": "a" * 60 + "!"}, timeout_s)
+    await client.send("picky", "go", {"word": "aaa"}, 2.0)
 
 
 async def misspell(soak: Soak) -> None:
     """Ask for modules whose names are nearly those of others."""
     client = soak.any_client()
-    for _ in range(MISSPELT):
+    for _ in range(200):
         await client.send(f"extra-{soak.draw.randrange(EXTRAS):03}x", "go", {})
 
 
 async def small_values(soak: Soak) -> None:
     """Send a line of 1 or of 15 MB, of which none is read so far that it has an id."""
-    count = soak.draw.choice((MANY_VALUES, 7_500_000))
+    count = soak.draw.choice((450_000, 7_500_000))
     await soak.any_client().send_rest(b'"input":[' + b"0," * count + b"0]", NAMELESS)
 
 
@@ -260,23 +237,20 @@ async def odd(soak: Soak) -> None:
 
 
 async def kill_module(soak: Soak) -> None:
-    if (found := await soak.any_process()) is None:
-        return
-    _, pid = found
+    _, pid = await soak.any_process()
     number = soak.draw.choice(SIGNALS)
-    with suppress(ProcessLookupError, psutil.Error), ExitStack() as stack:
-        pidfd = os.pidfd_open(pid)
-        stack.callback(os.close, pidfd)
-        # Looked at only now: the pidfd stands for what has the number, whoever that is.
-        if has_tmpdir(psutil.Process(pid), soak.daemon.scratch):
-            signal.pidfd_send_signal(pidfd, number)
+    # Looked at only with psutil's handle: it stands for what has the number, whoever that is.
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        if pid in marked(soak.daemon.marker):
+            process.send_signal(number)
 
 
 async def trace(soak: Soak) -> None:
     """Hold a process with a debugger while its module is restarted."""
-    if (found := await soak.any_process()) is None:
+    name, pid = await soak.any_process()
+    if not pid:
         return
-    name, pid = found
     tracer = await trio.lowlevel.open_process(
         [sys.executable, "-I", "-S", str(TRACER), str(pid)],
         stdin=subprocess.PIPE,
@@ -315,7 +289,7 @@ async def suspend(soak: Soak) -> None:
     client, call = soak.any_client(), {"fault": "event+event"}
     first = await client.send(CALM, "go", {"word": "first"}, WITHIN_S)
     await first.ended()
-    unhurried = [await client.send(CALM, "go", call, UNHURRIED_S) for _ in range(UNHURRIED)]
+    unhurried = [await client.send(CALM, "go", call, UNHURRIED_S) for _ in range(5)]
     await soak.daemon.suspend(SUSPENDED_S)
     for request in unhurried:
         if answer := await request.ended():
@@ -330,7 +304,7 @@ async def kill_daemon(soak: Soak) -> None:
     for client in soak.clients:
         client.ends_by = "closed_by_kill"
     soak.open_gates()
-    await soak.daemon.kill()
+    await soak.daemon.stop(signal.SIGKILL)
     await soak.begin()
 
 
@@ -340,10 +314,12 @@ async def end_daemon(soak: Soak) -> None:
     for client in soak.clients:
         await client.ask("status", module=CALM)
     await soak.leave()
-    await soak.daemon.end()
+    await soak.daemon.stop()
     await soak.begin()
 
 
+FLOOD: Final = {"fault": "flood", "events": 20_000}
+BIG_ANSWER: Final = {"fault": "big_answer", "bytes": 4 << 20}
 ACTIONS: Final[dict[str, tuple[float, Callable[[Soak], Any]]]] = {
     "invoke": (60, invoke),
     "cancel": (8, cancel),
@@ -358,12 +334,12 @@ ACTIONS: Final[dict[str, tuple[float, Callable[[Soak], Any]]]] = {
     "spoil": (1, lambda soak: soak.modules.replace(soak.modules.any_name(), half_written)),
     "reload": (2, lambda soak: soak.any_client().send("supervisor", "reload", {})),
     "hang_up": (2, hang_up),
-    "slow_client": (1, slow_client),
+    "slow_client": (1, lambda soak: leave_unread(soak, 3, FLOOD)),
     "backtrack": (1, backtrack),
     "misspell": (1, misspell),
     "small_values": (1, small_values),
     "trace": (1, trace),
-    "leave_unread": (0.5, leave_unread),
+    "leave_unread": (0.5, lambda soak: leave_unread(soak, 30, BIG_ANSWER)),
     "big_requests": (0.5, big_requests),
     "crowd": (1, crowd),
     "fifo_descriptor": (1, lambda soak: soak.modules.replace(soak.modules.any_name(), os.mkfifo)),
@@ -378,9 +354,8 @@ ACTIONS: Final[dict[str, tuple[float, Callable[[Soak], Any]]]] = {
 
 async def soaked(folder: Path, report: Report, options: argparse.Namespace) -> None:
     began_at = time.monotonic()
-    scratch = folder / "tmp"
-    scratch.mkdir()
     interrupted = trio.Event()
+    soak: Soak | None = None
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: interrupted.set())
     try:
@@ -403,8 +378,9 @@ async def soaked(folder: Path, report: Report, options: argparse.Namespace) -> N
     finally:
         show("")
         report.seconds = round(time.monotonic() - began_at, 3)
-        for process in with_tmpdir(scratch):
-            process.kill()
+        if soak is not None and "daemon" in vars(soak):
+            soak.daemon.process.kill()
+            await trio.to_thread.run_sync(soak.daemon.kill_left)
 
 
 def show(line: str) -> None:

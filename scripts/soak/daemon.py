@@ -1,4 +1,4 @@
-"""The daemon of a soak, looked at from outside: its process, and clients of its control socket.
+"""What a soak looks at from outside: a daemon's process, clients of its socket, and the report.
 
 The client is stricter than the product's own: a line for a request that is not open is a fault,
 and a request that is taken back still has to have its one answer.
@@ -9,20 +9,16 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
 import signal
 import subprocess
-import time
+from collections import Counter
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import psutil
 import trio
 
-from scripts.checkout import STDIOD, started, wait_gone
-from scripts.soak.report import Report
+from tests.system.daemon import Daemon
 
 WITHIN_S: Final = 60.0
 """For a start, an end, the end of its processes and any answer, on a machine with much to do."""
@@ -30,90 +26,164 @@ OPEN_FILES: Final = 1024
 """What it may have open, and so few that a crowd gets to the end of them."""
 NAMELESS: Final = ""
 """Stands for the id of a request that has none."""
+OWN_BYTES: Final = 150 << 20
+"""What the daemon's memory must stay under, beside what its ledger says that it held for others
+(`supervisor.runtime.held_bytes`): itself, a thousand modules, and what one turn takes."""
+STALL_MS: Final = 50.0
+"""For so long the daemon's event loop may be held up by its own doing."""
+SHOWN: Final = 20
+"""So many faults are shown to people."""
 
 
-class Daemon:
-    """One daemon at a time, in one folder. All its processes inherit a TMPDIR of their own."""
+# --- The report --------------------------------------------------------------
+
+
+@dataclass
+class Report:
+    """Everything that is counted, and all that must not be."""
+
+    seed: int
+    patient: bool = False
+    """Whether nothing that took long is a fault."""
+    seconds: float = 0.0
+    daemons: int = 0
+    actions: Counter[str] = field(default_factory=Counter)
+    asked: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """Of the answered requests: `ok`, or code and reason."""
+    closed_by_us: int = 0
+    """Requests whose client hung up."""
+    closed_by_kill: int = 0
+    """Requests that were open when the daemon was killed."""
+    peak_bytes: int = 0
+    """Of the daemon that had most beside what it held."""
+    held_bytes: int = 0
+    """The most that this daemon ever held for others."""
+    suspensions: int = 0
+    """As the daemons told them."""
+    unhurried: int = 0
+    """Requests in flight when the daemon was suspended, that had time enough."""
+    refused_connections: int = 0
+    longest_stall: dict[str, Any] | None = None
+    """Of all daemons, as they told it."""
+    lost: list[str] = field(default_factory=list)
+    """Requests that had no outcome, or more than one."""
+    late: list[str] = field(default_factory=list)
+    """Unhurried requests that ended by their deadline."""
+    processes_left: list[str] = field(default_factory=list)
+    files_left: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    """What the daemon itself logged as an error, or how it ended if not in order."""
+
+    def note(self, daemon: dict[str, Any], peak_bytes: int) -> None:
+        """Take what a daemon says of itself before its end, and its memory."""
+        held = daemon["held_bytes"]["most"]
+        if peak_bytes - held > self.peak_bytes - self.held_bytes:
+            self.peak_bytes, self.held_bytes = peak_bytes, held
+        self.suspensions += daemon["suspensions"]["count"]
+        self.refused_connections += daemon["connections"]["refused"]
+        stalls = filter(None, (self.longest_stall, daemon["longest_stall"]))
+        self.longest_stall = max(stalls, key=lambda one: float(one["ms"]), default=None)
+
+    def faults(self) -> list[str]:
+        """Return all that must not be, in words."""
+        found = [f"lost: {one}" for one in self.lost]
+        found += [f"process left: {one}" for one in self.processes_left]
+        found += [f"descriptor left: {one}" for one in self.files_left]
+        found += [f"error: {one}" for one in self.errors]
+        own_bytes = self.peak_bytes - self.held_bytes
+        if own_bytes > OWN_BYTES:
+            words = f"{own_bytes >> 20} MB beside what it held for others"
+            found.append(f"the daemon's memory had {words}; {OWN_BYTES >> 20} are expected")
+        if not self.patient:
+            found += [f"late by a suspension alone: {one}" for one in self.late]
+            if self.longest_stall is not None and self.longest_stall["ms"] > STALL_MS:
+                found.append(f"the event loop did not come round for {self._stall()}")
+        if self.suspensions < (made := self.actions["suspend"]):
+            found.append(f"of {made} suspensions, {self.suspensions} were told by the daemon")
+        accounted = self.outcomes.total() + self.closed_by_us + self.closed_by_kill
+        if not self.lost and self.asked != accounted:
+            found.append(f"of {self.asked} requests, {accounted} are accounted for")
+        return found
+
+    def document(self) -> dict[str, Any]:
+        """Return the report as `--json` prints it."""
+        faults = self.faults()
+        more = {"answered": self.outcomes.total(), "faults": faults, "clean": not faults}
+        return vars(self) | more
+
+    def text(self) -> str:
+        lines, faults = [], self.faults()
+        for name, value in (vars(self) | {"longest_stall": self._stall()}).items():
+            words = str(value)
+            if isinstance(value, Counter):
+                each = ", ".join(f"{one} {number}" for one, number in value.most_common())
+                words = f"{value.total()}: {each}"
+            elif isinstance(value, list):
+                words = str(len(value) or "none")
+            lines.append(f"{name.replace('_', ' '):20}{words}")
+        lines += [f"FAULT {one}" for one in faults[:SHOWN]]
+        lines += [f"and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []
+        return "\n".join([*lines, f"NOT clean: {len(faults)} faults" if faults else "clean"])
+
+    def _stall(self) -> str:
+        found = self.longest_stall
+        if found is None:
+            return "none"
+        return f"{found['ms']:g} ms, {found['culprit'] or 'nobody known'} ({found['doing']})"
+
+
+# --- The process -------------------------------------------------------------
+
+
+class Soaked(Daemon):
+    """A daemon of the system tests, of which nothing that is amiss ends the soak."""
 
     def __init__(self, folder: Path, report: Report) -> None:
-        self.modules, self.socket = folder / "modules", folder / "socket"
-        self.data_dir, self.scratch = folder / "data", folder / "tmp"
-        self._report = report
-        self._log = folder / "log"
-        self._files_at_start = 0
-        self._process: subprocess.Popen[bytes]
-
-    async def start(self) -> None:
         """Start it; returns when clients can connect."""
-        limited = ["sh", "-c", f'ulimit -n {OPEN_FILES}; exec "$@"', "sh"]
-        where = ["--socket", str(self.socket), "--data-dir", str(self.data_dir), "--http", "sock"]
-        command = [*limited, *STDIOD, "run", str(self.modules), *where, "--log-format", "json"]
-        environment = {**os.environ, "TMPDIR": str(self.scratch)}
-        starting = partial(started, command, self._log, environment)
-        self._process = await trio.to_thread.run_sync(starting)
-        self._report.daemons += 1
-        self._files_at_start = len(self._open_files())
+        self._report = report
+        limited = ("sh", "-c", f'ulimit -n {OPEN_FILES}; exec "$@"', "sh")
+        super().__init__(folder, options=("--http", "sock"), wait=False, anew=True, within=limited)
+        self.client.close()
+        self._files_at_start = self.open_files()
 
     async def suspend(self, seconds: float) -> None:
         """Stop it for a while, as a snapshot of the machine would."""
-        self._process.send_signal(signal.SIGSTOP)
+        self.process.send_signal(signal.SIGSTOP)
         try:
             await trio.sleep(seconds)
         finally:
-            self._process.send_signal(signal.SIGCONT)
+            self.process.send_signal(signal.SIGCONT)
 
-    async def kill(self) -> None:
-        """Kill it as nothing can be killed more, and see that its modules go with it."""
-        self._process.kill()
-        await self._ended("kill -9 of the daemon")
-
-    async def end(self) -> None:
-        """End it in order, and read what it logged."""
-        self._process.send_signal(signal.SIGTERM)
-        status = await self._ended("the daemon's end")
-        if status != 0:
+    async def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End it, and see that its modules go with it."""
+        self.process.send_signal(number)
+        try:
+            status = await trio.to_thread.run_sync(self.process.wait, WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+            self._report.errors.append("the daemon did not end, and was killed")
+        left = await trio.to_thread.run_sync(self.kill_left)
+        self._report.processes_left += [
+            f"{pid} after {number.name} of the daemon: {words[-120:]}"
+            for pid, words in left.items()
+        ]
+        if number is signal.SIGTERM and status:
             self._report.errors.append(f"the daemon ended with {status}")
-        for line in self._log.read_text(errors="replace").splitlines():
+        for line in self.log().splitlines():
             if '"level": "error"' in line or not line.startswith("{"):
                 self._report.errors.append(line[:500])
 
-    async def _ended(self, after: str) -> int:
-        """Wait for its end, and for that of its processes; note those that stay, and kill them."""
+    def compare_files(self) -> None:
+        """Note if it has more descriptors than at its start, without a module and a client."""
         try:
-            await trio.to_thread.run_sync(self._process.wait, WITHIN_S)
-        except subprocess.TimeoutExpired:
-            self._report.errors.append("the daemon did not end, and was killed")
-            self._process.kill()
-        for process in await trio.to_thread.run_sync(wait_gone, self.scratch, WITHIN_S):
-            with contextlib.suppress(psutil.Error):
-                words = " ".join(process.cmdline())[-120:]
-                self._report.processes_left.append(f"{process.pid} after {after}: {words}")
-                process.kill()
-        return self._process.wait()
+            self.wait_open_files(self._files_at_start)
+        except AssertionError as error:
+            self._report.files_left.append(f"{self.open_files()} are open; {error}")
 
-    def peak_bytes(self) -> int:
-        """Return its greatest memory so far (VmHWM)."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
-    async def compare_files(self) -> None:
-        """Note the descriptors that it has without a module and a client, and did not begin with.
-
-        They have a moment to be closed.
-        """
-        most, ends_at = self._files_at_start, time.monotonic() + WITHIN_S
-        while len(found := self._open_files()) > most and time.monotonic() < ends_at:  # noqa: ASYNC110
-            await trio.sleep(0.05)
-        self._report.files_left += found[most:]
-
-    def _open_files(self) -> list[str]:
-        """Return its descriptors, but for the logs that it happens to write."""
-        found = []
-        for link in Path(f"/proc/{self._process.pid}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                if not (target := link.readlink()).is_relative_to(self.data_dir):
-                    found.append(f"{link.name} {target}")
-        return sorted(found, key=lambda one: int(one.split()[0]))
+# --- Clients -----------------------------------------------------------------
 
 
 @dataclass
@@ -192,8 +262,7 @@ class Client:
                 for line in lines:
                     self._take(json.loads(line))
         if self.ends_by:
-            number = getattr(self._report, self.ends_by) + len(self.open)
-            setattr(self._report, self.ends_by, number)
+            vars(self._report)[self.ends_by] += len(self.open)
         else:
             self._lose("hung up on")
         while self.open:
@@ -227,7 +296,6 @@ class Client:
 
     def _lose(self, why: str) -> None:
         self._report.lost += [f"{why}: {request.words}" for request in self.open.values()]
-        self._report.asked -= len(self.open)
 
 
 def outcome(answer: dict[str, Any]) -> str:

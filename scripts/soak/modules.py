@@ -1,10 +1,11 @@
-"""The modules of a soak: well-behaved samples, and the tests' misbehaving one in several forms."""
+"""The descriptors of a soak in their folder, and what may be asked of their modules."""
 
 from __future__ import annotations
 
 import json
 import random
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -13,75 +14,15 @@ from scripts.checkout import ROOT
 
 MISBEHAVE: Final = ROOT / "tests" / "system" / "misbehave.py"
 DICE: Final = ROOT / "modules" / "dice"
-
-SUPERVISION: Final = {
-    # Lazy, so that a daemon without clients has no process, and its descriptors can be compared.
-    "start": "lazy",
-    "timeouts": {"exit_s": 0.3, "stop_s": 0.5, "health_s": 1, "start_s": 20, "invoke_s": 5},
-    "backoff": {"initial_s": 0.05, "factor": 2, "max_s": 1},
-    "intensity": 20,
-    "period_s": 10,
-    "retry_failed_s": 1,
-    "queue": 64,
-}
-POOL: Final = {"min": 0, "max": 3, "idle_stop_s": 1, "max_requests": 20, "max_age_s": 5}
-FORMS: Final[dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]]] = {
-    # name: words of the command line, transport, supervision
-    "plain": ([], {}, {}),
-    "many": ([], {}, {"concurrency": 8}),
-    "nameless": (["ids=no"], {}, {}),
-    "slow_start": (["starting=3"], {}, {}),
-    "stubborn": (["start=ignore_sigterm"], {}, {}),
-    "talker": (["start=stderr", "bytes=100000"], {}, {}),
-    "leaf": ([], {}, {"depends_on": ["plain"]}),
-    "crasher": (["start=exit", "code=7"], {}, {}),
-    "once": ([], {"lifecycle": "per-invocation"}, {"concurrency": 4}),
-    "tool": (["speaks=events"], {"protocol": "narratoria"}, {"concurrency": 4}),
-    "warm": (["speaks=events"], {"protocol": "narratoria"}, {"concurrency": 4, "warm": 2}),
-    "pool": ([], {}, {"concurrency": 4, "instances": POOL}),
-    "picky": ([], {}, {"concurrency": 4}),
-}
-PICKY: Final = "picky"
-"""The module whose schema backtracks."""
-BACKTRACKS: Final = {"go": {"properties": {"word": {"type": "string", "pattern": "^(a+)+$"}}}}
+TABLE: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+FORMS: Final[dict[str, dict[str, Any]]] = TABLE["forms"]
 CALM: Final = "calm"
 """A module that nobody kills, holds or changes."""
 EXTRAS: Final = 1000
 """Modules that nobody calls, but for those who misspell their names."""
 
-MANY_VALUES: Final = 450_000
-FLOOD: Final = {"fault": "flood", "events": 20_000}
-BIG_ANSWER: Final = {"fault": "big_answer", "bytes": 4 << 20}
-CALLS: Final[tuple[tuple[int, dict[str, Any]], ...]] = (
-    # how often, and the arguments
-    (30, {"word": "hello"}),
-    (10, {"fault": "event+event"}),
-    (5, {"fault": "not_ok"}),
-    (3, FLOOD),
-    (3, {"fault": "stderr", "bytes": 5_000_000}),
-    (1, {"fault": "long_line", "bytes": 20_000_000}),
-    (2, {"fault": "hang"}),
-    (2, {"fault": "silent"}),
-    (3, {"fault": "exit", "code": 3}),
-    (3, {"fault": "die", "signal": 11}),
-    (1, {"fault": "close_stdout+hang"}),
-    (1, {"fault": "close_stdin+hang"}),
-    (1, {"fault": "ignore_sigterm+hang"}),
-    (2, {"fault": "grandchild"}),
-    (2, {"fault": "escapee"}),
-    (2, {"fault": "headless"}),
-    (1, {"fault": "stop_self"}),
-    (1, {"fault": "done+spin"}),
-    (2, {"fault": "banner+bad_utf8+nul"}),
-    (1, {"fault": "half_line+exit"}),
-    (1, {"fault": "two_done"}),
-    (1, {"fault": "many_values", "values": MANY_VALUES}),
-)
-
 
 class Modules:
-    """The descriptors in a folder, and what may be asked of their modules."""
-
     def __init__(self, folder: Path, draw: random.Random) -> None:
         self.folder, self.draw = folder, draw
         self._variants = dict.fromkeys(FORMS, 0)
@@ -118,23 +59,22 @@ class Modules:
     def call(self) -> tuple[str, str, dict[str, Any]]:
         if self.draw.random() < 0.1:  # noqa: PLR2004 - one in ten
             return "dice", "roll", {"dice": "3d6"}
-        weights, calls = zip(*CALLS, strict=True)
-        return self.any_name(), "go", self.draw.choices(calls, weights)[0]
+        calls = TABLE["calls"]
+        [drawn] = self.draw.choices(calls, [call["often"] for call in calls])
+        return self.any_name(), "go", drawn["args"]
 
     def _describe(self, name: str, form: str) -> None:
-        words, transport, supervision = FORMS[form]
+        own = FORMS[form]
+        command = [sys.executable, "-I", "-S", str(MISBEHAVE), *own.get("words", [])]
+        variant = {"VARIANT": str(self._variants[form])}
+        transport = {"type": "stdio", "command": command, "env": variant}
         document = {
             "name": name,
             "kind": "tool",
             "capabilities": [],
-            "inputs": BACKTRACKS if form == PICKY else {},
-            "transport": {
-                "type": "stdio",
-                "command": [sys.executable, "-I", "-S", str(MISBEHAVE), *words],
-                "env": {"VARIANT": str(self._variants[form])},
-                **transport,
-            },
-            "supervision": {**SUPERVISION, **supervision},
+            "inputs": own.get("inputs", {}),
+            "transport": transport | own.get("transport", {}),
+            "supervision": TABLE["usual"] | own.get("supervision", {}),
         }
         self.replace(name, lambda new: new.write_text(json.dumps(document)))
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from scripts.bench.page import DATA, DOCS, files, from_json, page, results
-from scripts.bench.scene import OURS
-from scripts.bench.table import SCENES
+from scripts.bench.table import OURS, SCENES
 
 
 def test_the_page_and_its_data_are_what_is_written_of_the_data() -> None:

@@ -6,15 +6,15 @@ import json
 import re
 from xml.etree import ElementTree as ET
 
-from scripts.picture_of_top import PICTURE, svg
+from scripts.pictures import TOP, svg
 from supervisor.cli.top.view import COLUMNS, TREND
 from tests.docs.markdown import ROOT, read
 
-HOW = "run -m scripts.picture_of_top"
+HOW = "run -m scripts.pictures top"
 
 
 def drawn() -> list[str]:
-    texts = ET.parse(PICTURE).getroot().iter("{http://www.w3.org/2000/svg}text")
+    texts = ET.parse(TOP).getroot().iter("{http://www.w3.org/2000/svg}text")
     return ["".join(text.itertext()) for text in texts]
 
 
@@ -32,7 +32,7 @@ def test_the_picture_has_the_sample_modules() -> None:
 
 
 def test_the_readme_shows_it() -> None:
-    assert f"]({PICTURE.relative_to(ROOT).as_posix()})" in read("README.md")
+    assert f"]({TOP.relative_to(ROOT).as_posix()})" in read("README.md")
 
 
 def test_colours_become_classes_and_text_is_escaped() -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.pictures_of_page import DOCS, PICTURES, TEXT
+from scripts.pictures import DOCS, PICTURES, TEXT
 from tests.docs.markdown import ROOT, read
 
-HOW = "run -m scripts.pictures_of_page"
+HOW = "run -m scripts.pictures page"
 MOST_BYTES = 150_000
 LIST = ROOT / "supervisor" / "edge" / "http" / "page" / "views" / "module_row.js"
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from scripts.bench.supervisors import CLIENTS, SERVERS
+from scripts.bench.table import SCENES, modules_named
 from tests.docs.markdown import read, rows
 
 README = "README.md"
@@ -82,9 +82,11 @@ def test_what_mcp_gateways_do_is_what_was_seen() -> None:
 
 
 def test_the_processes_of_many_clients_are_those_that_were_counted() -> None:
+    [scene] = [scene for scene in SCENES if scene.name == "clients"]
+    servers = modules_named(*scene.modules)
     [counted] = [
         cells[1:]
-        for cells in rows("docs/mcp-clients.md", f"{CLIENTS} clients, {len(SERVERS)} servers")
+        for cells in rows("docs/mcp-clients.md", f"{scene.count} clients, {len(servers)} servers")
         if cells[0] == "processes"
     ]
     said = re.findall(r"\[(\d+)[^]]*\]\(docs/mcp-clients.md#twenty-clients\)", read(README))

@@ -1,6 +1,6 @@
 """The page as the documents show it, and with fleets of all sizes.
 
-`python -m scripts.pictures_of_page` runs these tests to have the pictures: they are written to
+`python -m scripts.pictures page` runs these tests to have the pictures: they are written to
 $STDIOD_PICTURES, each with the text that can be seen.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from scripts.pictures_of_page import FOLDER_VARIABLE, PICTURES
+from scripts.pictures import FOLDER_VARIABLE, PICTURES
 from tests.page.descriptors import actor, broken, still
 from tests.page.probes import LONGEST_TREND, OVERFLOW
 from tests.page.site import Site

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.bench.__main__ import NAMES, main
+from scripts.bench.__main__ import CONTENDERS, main
+from scripts.bench.loads import LOADS
 from scripts.bench.page import Findings, from_json, results, to_json
-from scripts.bench.scene import OURS
-from scripts.bench.table import SCENES
+from scripts.bench.table import OURS, SCENES, modules_named
 from tests.scripts.checkout import WITHIN_S, run
 
 pytestmark = pytest.mark.bound(WITHIN_S)
@@ -18,30 +18,6 @@ ROWS = {row.title: (row, scene) for scene in SCENES for row in scene.rows}
 NEEDS_COMPILER = pytest.mark.skipif(
     shutil.which("gcc") is None and shutil.which("cc") is None, reason="there is no C compiler here"
 )
-TITLES = {
-    "stream": ("event stream of one module, validated",),
-    "relayed": ("event stream of one module, to a client",),
-    "invoke": ("invoke, one at a time, in", "invoke, 64 at a time, in", "invoke, those"),
-    "socket": ("invoke, one at a time, over", "invoke, 64 at a time, over"),
-    "hosted": ("hosted MCP server",),
-    "http": ("invoke, one at a time, over", "invoke, 64 at a time, over", "events of a session"),
-    "asset": ("an asset of 1 GB", "invoke over the control socket, while an asset"),
-    "neighbour": ("invoke over the control socket, while 64 HTTP",),
-    "crowd": ("invoke over the control socket, while 64 clients",),
-    "tool": ("per-invocation native",),
-    "warm": ("per-invocation Python",),
-    "crash": ("crash",),
-    "fleet": ("200 persistent modules:",),
-    "inputs": ("200 persistent modules with `inputs`",),
-    "gateway": ("200 persistent modules with `--http",),
-    "command": ("`stdiod",),
-    "up": ("`stdiod up`",),
-    "clients": ("20 MCP clients",),
-    "patch": ("state patches",),
-    "journal": ("journal",),
-    "scale": ("persistent modules, all running:", "descriptors of lazy modules"),
-}
-"""How the titles of each scene's rows begin."""
 
 
 def measured(*arguments: str) -> Findings:
@@ -50,10 +26,13 @@ def measured(*arguments: str) -> Findings:
     return from_json(done.stdout)
 
 
-def test_each_row_belongs_to_a_scene() -> None:
-    assert set(TITLES) == set(NAMES)
-    beginnings = tuple(beginning for titles in TITLES.values() for beginning in titles)
-    assert all(title.startswith(beginnings) for title in ROWS)
+def test_the_table_names_contenders_loads_and_modules_that_there_are() -> None:
+    for scene in SCENES:
+        parties = list(scene.who().values())
+        assert all(party["by"] in CONTENDERS for party in parties)
+        busy = {party["busy"] for party in parties if "busy" in party}
+        assert {scene.load} - {""} | busy <= LOADS.keys()
+        assert modules_named(*scene.modules) or not scene.modules
 
 
 @NEEDS_COMPILER
@@ -63,9 +42,9 @@ def test_each_scene_measures_its_rows_with_us_and_whoever_is_there() -> None:
     assert list(by_title) == list(ROWS)
     for title, result in by_title.items():
         row, scene = ROWS[title]
-        assert set(result) <= set(scene.parties)
-        assert next(iter(scene.parties)) in result
-        assert set(result) == set(scene.parties) or not scene.grows
+        assert set(result) <= set(scene.who())
+        assert next(iter(scene.who())) in result
+        assert set(result) == set(scene.who()) or not scene.grows
         for contender, figures in result.items():
             assert len(figures.values) == (not figures.why)
             if figures.values and row.unit.endswith("/s"):

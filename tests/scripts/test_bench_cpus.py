@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from scripts.bench.scene import on_one_cpu
+from scripts.bench.contenders import on_one_cpu
 from scripts.bench.table import SCENES
 
 CPUS = os.sched_getaffinity(0)

@@ -7,7 +7,7 @@ import pytest
 
 from scripts import mutants
 from scripts.mutant_places import Mutant, draw, places
-from scripts.mutants import EQUIVALENT, Map, Reached, batches, equivalents, failed_tests
+from scripts.mutants import EQUIVALENT, Map, Reached, equivalents, failed_tests
 from scripts.seam_tests import look, seam_tests
 from tests.scripts.checkout import CHECKOUT
 
@@ -146,7 +146,7 @@ def test_what_reaches_a_line_is_asked_soonest_first_and_within_bounds(tmp_path: 
     mutant = Mutant("a.py", "f", 3, "if", 0, 1, b"True", range(3, 4))
     tests = again.reaching(mutant)
     assert tests == ["quick", "broad", "slow"]
-    assert list(batches(tests, again)) == [["quick", "broad"], ["slow"]]
+    assert list(again.batches(tests)) == [["quick", "broad"], ["slow"]]
     assert again.deselected(tests) == ["--deselect", "quick::fails"]
 
 
@@ -178,7 +178,7 @@ def test_a_constant_is_used_by_its_own_name(
     sources = {"restart.py": "BACKOFF = 3\n", "b.py": f"import restart\ndef f():\n    {row}\n"}
     for name, text in sources.items():
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(mutants, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
     monkeypatch.setattr(mutants, "product_files", lambda: sorted(tmp_path.glob("*.py")))
     (mutant, *_) = places("restart.py", sources["restart.py"].encode())
     assert ("b.py" in mutants.uses_of(mutant)) == uses

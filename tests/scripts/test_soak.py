@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.soak.daemon import OWN_BYTES, Report
 from scripts.soak.modules import Modules, half_written
-from scripts.soak.report import OWN_BYTES, Report
 from tests.scripts.checkout import WITHIN_S, documents, run
 
 pytestmark = pytest.mark.bound(WITHIN_S)

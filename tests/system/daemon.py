@@ -49,10 +49,11 @@ class Daemon:
         options: tuple[str, ...] = (),
         wait: bool = True,
         anew: bool = False,
+        within: tuple[str, ...] = (),
     ) -> None:
         """Start it with these descriptors; with `wait`, all eager modules have a verdict then.
 
-        With `anew` it is not forked (`start`).
+        With `anew` it is not forked (`start`). `within` is a command that runs another one.
         """
         self.folder = folder
         self.modules = folder / "modules"
@@ -63,7 +64,7 @@ class Daemon:
         self.log_path = folder / f"daemon-{self.marker}.log"
         with self.log_path.open("wb") as log:
             self.process, ready = start(
-                command(self.modules, self.socket, self.data_dir, *options),
+                [*within, *command(self.modules, self.socket, self.data_dir, *options)],
                 {**os.environ, **(environment or {}), MARKER: self.marker},
                 log.fileno(),
                 anew=anew,

@@ -5,7 +5,7 @@
  * like `stream`.
  * It trusts its host: a request is one line, and its fields stand where stdiod writes them.
  *
- * With SOCKET it connects there, so that others know when it lives and dies; one that was never asked
+ * With SOCKET it connects there (tests/system/liveness.py), so that others know when it lives and dies; one that was never asked
  * anything then outlives the end of its input, as programs of other supervisors do. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
@@ -60,18 +60,19 @@ static void stream(const char *id, unsigned long n) {
     done(id);
 }
 
-static void announce(const char *path) {
+static void announce(const char *path, const char *name) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int births = socket(AF_UNIX, SOCK_STREAM, 0);
     strncpy(address.sun_path, path, sizeof address.sun_path - 1);
     if (births < 0 || connect(births, (struct sockaddr *)&address, sizeof address)) exit(1);
+    dprintf(births, "native %d %s\n", (int)getpid(), name);
 }
 
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "native";
     char request[4096], reply[512], id[64];
     int asked = 0;
-    if (argc > 2) announce(argv[2]);
+    if (argc > 2) announce(argv[2], name);
     while (fgets(request, sizeof request, stdin)) {
         asked = 1;
         if (sscanf(request, "{\"requestId\":\"%63[^\"]\"", id) != 1) continue;

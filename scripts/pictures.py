@@ -1,32 +1,39 @@
-"""Draw docs/top.svg: the screen of `stdiod top` while the sample modules are called.
+"""Make the pictures that documents show, while the sample modules are called.
 
-    .venv/bin/python -m scripts.picture_of_top
+    .venv/bin/python -m scripts.pictures top    docs/top.svg: the screen of `stdiod top`
+    .venv/bin/python -m scripts.pictures page   docs/page-*.png: views of the page
 
-The figures are those of a daemon that runs on a copy of the samples, the lines are those that
-`supervisor.cli.top.view` lays out for a terminal. A test compares the columns and the modules of
-the file with those of today.
+Tests compare with today's what can be read in them: the text of a drawing, and that which a picture
+of the page has in it.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from protocol.client import Answer
 from scripts.checkout import ROOT, Stdiod
+from scripts.foreign import PILLOW
 from supervisor.cli.client import DaemonClient
 from supervisor.cli.top.figures import Figures, Order, Trends, figures
 from supervisor.cli.top.live import ARGS
 from supervisor.cli.top.view import Look, view
 
-PICTURE: Final = ROOT / "docs" / "top.svg"
+DOCS: Final = ROOT / "docs"
 
+# --- `stdiod top` --------------------------------------------------------------
+
+TOP: Final = DOCS / "top.svg"
 WIDTH, HEIGHT = 124, 23
 """Cells of the terminal."""
 ROUNDS: Final = 24
@@ -113,17 +120,71 @@ def _call(client: DaemonClient, number: int) -> None:
         sent.discard(next(answers).request_id)
 
 
-def main() -> None:
-    """Write the file."""
+def draw_top() -> None:
+    """Write docs/top.svg."""
     with (
         tempfile.TemporaryDirectory(prefix="stdiod-top-") as name,
         Stdiod(Path(name).resolve()) as stdiod,
     ):
         stdiod.run("up", str(shutil.copytree(ROOT / "modules", stdiod.folder / "modules")))
         lines = screen(stdiod.socket)
-    PICTURE.write_text(svg(lines), encoding="utf-8")
-    print(f"{PICTURE} is drawn")
+    TOP.write_text(svg(lines), encoding="utf-8")
+    print(f"{TOP} is drawn")
+
+
+# --- The page ------------------------------------------------------------------
+
+FOLDER_VARIABLE: Final = "STDIOD_PICTURES"
+
+
+class View(NamedTuple):
+    """What a picture shows: a view in its colours, once some words can be seen in it."""
+
+    place: str
+    scheme: str
+    height: int
+    words: str
+
+
+PICTURES: Final[Mapping[str, View]] = {
+    "page-modules": View("modules", "light", 1280, "Counts the words"),
+    "page-module": View("modules/dice", "dark", 800, "answered health and describe"),
+    "page-session": View("sessions/tour", "light", 640, "primes"),
+}
+"""Those that the documents show, by the names of their files."""
+
+TEXT: Final = "Description"
+"""The keyword of the text in a picture (PNG, 11.3.3.2)."""
+
+SMALLER: Final = f"""
+import sys
+from PIL import Image, PngImagePlugin
+taken, text, made = sys.argv[1:]
+said = PngImagePlugin.PngInfo()
+said.add_itxt({TEXT!r}, open(text, encoding="utf-8").read(), zip=True)
+# What is rare counts as much as what is not: the green of a small dot.
+ways = {{"method": Image.Quantize.MAXCOVERAGE, "dither": Image.Dither.NONE}}
+small = Image.open(taken).convert("RGB").quantize(256, **ways)
+small.save(made, optimize=True, pnginfo=said)
+"""
+
+
+def take_page() -> None:
+    """Write docs/page-*.png: what tests/page/test_pictures.py takes, made small by Pillow."""
+    why = PILLOW.install()
+    if why is not None:
+        sys.exit(f"{', '.join(PILLOW.packages)} cannot be installed: {why}")
+    with tempfile.TemporaryDirectory(prefix="stdiod-pictures-") as name:
+        environment = {**os.environ, "STDIOD_TEST_PAGE": "1", FOLDER_VARIABLE: name}
+        tests = ["-n", "0", "-q", "tests/page/test_pictures.py", "-k", "documents"]
+        pytest = [sys.executable, "-m", "pytest", *tests]
+        subprocess.run(pytest, cwd=ROOT, env=environment, check=True)
+        for taken in sorted(Path(name).glob("*.png")):
+            made = DOCS / taken.name
+            words = [str(taken), str(taken.with_suffix(".txt")), str(made)]
+            subprocess.run([str(PILLOW.bin / "python"), "-c", SMALLER, *words], check=True)
+            print(f"{made}: {made.stat().st_size} bytes")
 
 
 if __name__ == "__main__":
-    main()
+    {"top": draw_top, "page": take_page}[sys.argv[1]]()
