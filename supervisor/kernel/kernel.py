@@ -43,12 +43,13 @@ from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Gates, Hooks
 from supervisor.kernel.local_user import LocalClients
 from supervisor.kernel.logins import Logins
-from supervisor.kernel.operations import Operations
-from supervisor.kernel.operations.op import Parts
+from supervisor.kernel.operations.long_answers import LongAnswers
+from supervisor.kernel.operations.modules import FollowedLogs
 from supervisor.kernel.parties import Begin, Client, Handle, Lineage, Party, RefusedError
+from supervisor.kernel.prompts import Prompts
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.kernel.reloads import Reloads
-from supervisor.kernel.requests import Requests
+from supervisor.kernel.requests import OwnRequests, Requests
 from supervisor.kernel.resource_updates import ResourceUpdates
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.status import DaemonFacts
@@ -133,19 +134,32 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
 class Kernel:
     """A running daemon without faces: `async with Kernel(modules, data_dir=...) as kernel`."""
 
+    nursery: trio.Nursery
+    """For tasks of the daemon's own; it ends with the kernel."""
+    recorder: Recorder
+    feed: EventFeed | None
+    """None without a journal."""
+    host: Host
     fleet: Fleet
-    requests: Requests
-    begin: Begin
+    facts: DaemonFacts
+    reloads: Reloads
+    durability: Durability
+    effects: Effects
     sessions: Sessions
     tokens: Tokens
-    page_codes: PageCodes
-    logins: Logins
-    local_clients: LocalClients
     catalogue: Catalogue
-    reloads: Reloads
     approvals: Approvals
     grants: Grants
-    facts: DaemonFacts
+    requests: Requests
+    begin: Begin
+    prompts: Prompts
+    hooks: Hooks
+    updates: ResourceUpdates
+    page_codes: PageCodes
+    local_clients: LocalClients
+    logins: Logins
+    long_answers: LongAnswers
+    followed_logs: FollowedLogs
 
     def __init__(
         self,
@@ -253,23 +267,21 @@ class Kernel:
                 ),
                 trio.open_nursery() as nursery,
             ):
-                recorder = journal or self._recorder or Recorder()
+                self.nursery, self.feed = nursery, feed
+                self.recorder = recorder = journal or self._recorder or Recorder()
                 notes = KeptNotes(recorder)
-                host = Host(
+                self.host = host = Host(
                     self._environment,
                     log_files,
                     registry,
                     memory_ceiling_bytes=self._memory_ceiling_bytes,
                     wall_clock=self._clock,
                     draw=self._draw,
+                    observer=Chronicle(self),
                     notes=notes,
                     held_bounds=self._bounds.held,
                 )
-                for part in (
-                    host.sampler.run,
-                    host.deadlines.run,
-                    host.containers.sweep,
-                ):
+                for part in (host.sampler.run, host.deadlines.run, host.containers.sweep):
                     nursery.start_soon(part)
                 self.fleet = Fleet(host, nursery)
                 self.facts = DaemonFacts(
@@ -309,12 +321,12 @@ class Kernel:
                     check_s=self._times.asset_check_s,
                     digest_s=self._times.digest_s,
                 )
-                self._durability = Durability(recorder, host.deadlines, self._times.flush_s)
+                self.durability = Durability(recorder, host.deadlines, self._times.flush_s)
                 self.sessions = Sessions(recorder, self._clock)
                 self.tokens = Tokens(recorder, self._clock, host.deadlines)
-                effects = Effects(
+                self.effects = effects = Effects(
                     recorder=recorder,
-                    durability=self._durability,
+                    durability=self.durability,
                     sessions=self.sessions,
                     assets=Assets(recorder, nursery, checks, self._clock),
                     ui=UiEvents(host.ledger, self._bounds.ui),
@@ -337,7 +349,7 @@ class Kernel:
                     threads=self._threads,
                 )
                 gates = Gates()
-                requests = Requests(
+                self.requests = requests = Requests(
                     host,
                     self.fleet,
                     effects,
@@ -345,15 +357,12 @@ class Kernel:
                     gates=gates,
                     approvals=self.approvals,
                     grants=self.grants,
+                    own=OwnRequests(self),
                 )
-                self.requests, self.begin = requests, requests.begin
-                hooks = Hooks(
-                    host, self.fleet, effects, gates, invoke=requests.invoke, nursery=nursery
-                )
-                updates = ResourceUpdates(self.catalogue, requests.invoke)
-                host.observer = Chronicle(
-                    recorder, hooks, effects.descriptions, self.catalogue, updates
-                )
+                self.begin, invoke = requests.begin, requests.invoke
+                self.prompts = Prompts(self.fleet, self.sessions, effects.ui, invoke)
+                self.hooks = Hooks(host, self.fleet, effects, gates, invoke=invoke, nursery=nursery)
+                self.updates = ResourceUpdates(self.catalogue, invoke)
                 self.page_codes = PageCodes()
                 self.local_clients = LocalClients(
                     registry, modules_are_users=self._modules_are_users
@@ -365,27 +374,8 @@ class Kernel:
                     ledger=host.ledger,
                     nursery=nursery,
                 )
-                requests.own.operations = Operations(
-                    Parts(
-                        fleet=self.fleet,
-                        facts=self.facts,
-                        reloads=self.reloads,
-                        effects=effects,
-                        grants=self.grants,
-                        hooks=hooks,
-                        approvals=self.approvals,
-                        prompts=requests.own.prompts,
-                        refused=requests.refused,
-                        catalogue=self.catalogue,
-                        updates=updates,
-                        page_codes=self.page_codes,
-                        logins=self.logins,
-                        mcp=self.mcp,
-                        feed=feed,
-                        shut_down=self.shut_down,
-                        next_request_id=host.next_request_id,
-                    )
-                )
+                self.long_answers = LongAnswers()
+                self.followed_logs = FollowedLogs(host.ledger)
                 try:
                     self.fleet.admit(self._modules)
                     self.reloads.warn()
@@ -397,7 +387,7 @@ class Kernel:
                 finally:
                     self._threads.begin_end()
                     await self.fleet.abandon()
-                    hooks.end()
+                    self.hooks.end()
                     recorder.record(
                         "daemon:stop", data={"cause": self.cause or "a failure"}, by=self.by
                     )
@@ -508,7 +498,7 @@ class Kernel:
             self._name_survivors()
         # All invocations have an answer now, and it may wait for the disk.
         since = trio.current_time()
-        if not await self._durability.wait_told():
+        if not await self.durability.wait_told():
             self.facts.registry.threads.begin_end(trio.current_time() - since)
         self._fleet_stopped.set()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,9 @@ from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Answers, Grant
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Gates
-from supervisor.kernel.operations.op import OwnRequest
 from supervisor.kernel.parties import Lineage, Provenance
 from supervisor.kernel.recorder import Recorder
-from supervisor.kernel.requests import Requests
+from supervisor.kernel.requests import OwnRequests, Requests
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.tokens import Tokens
 from supervisor.kernel.ui_events import UiEvents
@@ -116,41 +115,15 @@ class Served(Server):
         self._module.resumed[self._op] += 1
 
 
-class Told:
-    """An op of the daemon's own, which says and answers what it is told to (`operations`)."""
-
-    def __init__(self) -> None:
-        self.channels: dict[str, trio.MemorySendChannel[Log | None]] = {}
-
-    def refusal(self, op: str, args: Any) -> None:
-        del op, args
-
-    def begin(self, op: str, args: dict[str, Any], asked: OwnRequest) -> Awaitable[dict[str, Any]]:
-        del op
-        send, receive = trio.open_memory_channel[Log | None](1 << 20)
-        self.channels[args["name"]] = send
-        return self._serve(args["name"], receive, asked)
-
-    async def _serve(
-        self, name: str, receive: trio.MemoryReceiveChannel[Log | None], asked: OwnRequest
-    ) -> dict[str, Any]:
-        while (event := await receive.receive()) is not None:
-            await asked.emit(event)
-        return {"name": name}
-
-
 class World:
-    """Requests for one fake module `m`, and for the ops of a fake daemon."""
+    """Requests for one fake module `m`."""
 
-    def __init__(
-        self, requests: Requests, module: FakeModule, told: Told, approvals: Approvals
-    ) -> None:
+    def __init__(self, requests: Requests, module: FakeModule, approvals: Approvals) -> None:
         self.requests = requests
         self.approvals = approvals
         self.entries: list[dict[str, Any]] = []
         """Of the journal."""
         self.module = module
-        self.told = told
 
 
 class Host:
@@ -212,7 +185,7 @@ async def pipeline(
     deadlines: Deadlines | None = None,
 ) -> AsyncIterator[World]:
     host: Any = Host(deadlines or Deadlines())
-    nothing: Any = None  # no assets, no host calls
+    nothing: Any = None  # no assets, no host calls, no ops
     recorder = Recorder()
     effects = Effects(
         recorder=recorder,
@@ -228,16 +201,21 @@ async def pipeline(
     )
     granting: Any = Granting()
     approvals = Approvals(recorder)
-    module, told = FakeModule(folder, "m", protocol, timeouts or {}), Told()
+    module = FakeModule(folder, "m", protocol, timeouts or {})
     fleet: Any = Fleet(module)
-    operations: Any = told
     async with trio.open_nursery() as nursery:
         nursery.start_soon(host.deadlines.run)
         requests = Requests(
-            host, fleet, effects, nursery, gates=Gates(), approvals=approvals, grants=granting
+            host,
+            fleet,
+            effects,
+            nursery,
+            gates=Gates(),
+            approvals=approvals,
+            grants=granting,
+            own=OwnRequests(nothing),
         )
-        requests.own.operations = operations
-        world = World(requests, module, told, approvals)
+        world = World(requests, module, approvals)
         recorder.overhear(lambda _, body: world.entries.append(json.loads(body)))
         yield world
         nursery.cancel_scope.cancel()

@@ -25,6 +25,8 @@ AT_ONCE = 2
 
 class LongAnswers:
     def __init__(self) -> None:
+        self.one_of_metrics = trio.Semaphore(1)
+        """Held while `metrics` are written."""
         self._telling = trio.Semaphore(AT_ONCE)
 
     def tell(
