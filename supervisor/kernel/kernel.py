@@ -4,9 +4,10 @@
                  opened: lock and journal, services, fleet
                  closed: fleet, answers that wait for the disk, journal, lock
 
-Requests go through `begin` (with callbacks, as faces do) or `ask` (one answer). Virtual time is the
-clock of the event loop: deadlines, intervals and backoffs follow it. `clock` stamps what outlives
-the daemon. `bounds` and `times` hold what tests make small.
+Its services are its fields: there from its opening on, in this order, each made of those before.
+Requests go through `begin`. Virtual time is the clock of the event loop: deadlines, intervals and
+backoffs follow it. `clock` stamps what outlives the daemon. `bounds` and `times` hold what tests
+make small.
 """
 
 from __future__ import annotations
@@ -15,19 +16,16 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 import structlog
 import trio
 
-from protocol.errors import Reason
-from protocol.events import Progress
-from protocol.response import Response
 from protocol.version import VERSION
 from supervisor.kernel.assets.checks import ASSET_CHECK_S, DIGEST_S, AssetChecks
 from supervisor.kernel.assets.registry import Assets
@@ -49,7 +47,7 @@ from supervisor.kernel.parties import Begin, Client, Handle, Lineage, Party, Ref
 from supervisor.kernel.prompts import Prompts
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.kernel.reloads import Reloads
-from supervisor.kernel.requests import OwnRequests, Requests
+from supervisor.kernel.requests import Requests
 from supervisor.kernel.resource_updates import ResourceUpdates
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.status import DaemonFacts
@@ -59,15 +57,13 @@ from supervisor.kernel.ui_events import UiBounds, UiEvents
 from supervisor.policy.findings import Found
 from supervisor.policy.lifecycle import State
 from supervisor.policy.mcp_views import McpOptions
-from supervisor.policy.reload_plan import ReloadPlan
-from supervisor.policy.verdict import Stopped
 from supervisor.runtime.containment.data_dir import DataInUseError
 from supervisor.runtime.containment.file_limit import FileLimit
 from supervisor.runtime.containment.process_registry import holding
 from supervisor.runtime.containment.reaping import tracer_of
 from supervisor.runtime.files.directory import UnreadableSourceError, shown
 from supervisor.runtime.files.log_files import LogFiles
-from supervisor.runtime.files.sources import LentDescriptors, Source, Sources
+from supervisor.runtime.files.sources import LentDescriptors, Sources
 from supervisor.runtime.held_bytes import FREE_BYTES, HeldBounds
 from supervisor.runtime.stalls import Stalls
 from supervisor.runtime.supervision.call import Congestion
@@ -150,6 +146,7 @@ class Kernel:
     catalogue: Catalogue
     approvals: Approvals
     grants: Grants
+    gates: Gates
     requests: Requests
     begin: Begin
     prompts: Prompts
@@ -305,15 +302,7 @@ class Kernel:
                         "containment": registry.rung.name,
                     },
                 )
-                self.reloads = Reloads(
-                    host,
-                    self.fleet,
-                    self._sources,
-                    self._modules,
-                    self._operator,
-                    watched=self.facts.watch,
-                    nursery=nursery,
-                )
+                self.reloads = Reloads(self, self._sources, self._modules)
                 checks = AssetChecks(
                     AssetStore(self._data_dir / "assets", self._asset_options),
                     self._threads,
@@ -348,32 +337,19 @@ class Kernel:
                     self.approvals,
                     threads=self._threads,
                 )
-                gates = Gates()
-                self.requests = requests = Requests(
-                    host,
-                    self.fleet,
-                    effects,
-                    nursery,
-                    gates=gates,
-                    approvals=self.approvals,
-                    grants=self.grants,
-                    own=OwnRequests(self),
-                )
-                self.begin, invoke = requests.begin, requests.invoke
+                self.gates = Gates()
+                self.requests = Requests(self)
+                self.begin, invoke = self.requests.begin, self.requests.invoke
                 self.prompts = Prompts(self.fleet, self.sessions, effects.ui, invoke)
-                self.hooks = Hooks(host, self.fleet, effects, gates, invoke=invoke, nursery=nursery)
+                self.hooks = Hooks(
+                    host, self.fleet, effects, self.gates, invoke=invoke, nursery=nursery
+                )
                 self.updates = ResourceUpdates(self.catalogue, invoke)
                 self.page_codes = PageCodes()
                 self.local_clients = LocalClients(
                     registry, modules_are_users=self._modules_are_users
                 )
-                self.logins = Logins(
-                    self.tokens,
-                    self.page_codes,
-                    self.local_clients,
-                    ledger=host.ledger,
-                    nursery=nursery,
-                )
+                self.logins = Logins(self)
                 self.long_answers = LongAnswers()
                 self.followed_logs = FollowedLogs(host.ledger)
                 try:
@@ -396,26 +372,6 @@ class Kernel:
         finally:
             log_files.close()
             self._threads.close()
-
-    async def ask(
-        self,
-        party: Party,
-        tool: str | None,
-        operation: str | None,
-        content: dict[str, Any],
-        on_event: Callable[[Progress], None] | None = None,
-    ) -> dict[str, Any]:
-        """Return the response of a request as its document; cancelling this cancels the request."""
-        asker = _OneResponse(on_event)
-        handle = self.begin(party, tool, operation, content, asker)
-        try:
-            await asker.answered.wait()
-        except trio.Cancelled:
-            if handle is not None:
-                handle.cancel(Stopped(Reason.CLIENT, "its caller is gone"))
-            raise
-        assert asker.response is not None  # noqa: S101 - `answered` says so
-        return asker.response.document()
 
     async def wait_ready(self) -> None:
         await self.fleet.wait_until(
@@ -469,12 +425,6 @@ class Kernel:
         except RefusedError as error:
             log.info("not reloaded", cause=cause, words=error.failure.message)
 
-    def lend(
-        self, source: Source
-    ) -> AbstractAsyncContextManager[Callable[[], Awaitable[ReloadPlan]]]:
-        """Add the modules of a source for as long as the block lasts (`Reloads.lend`)."""
-        return self.reloads.lend(source)
-
     async def watch(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Reload whenever a descriptor or a watched program changes, until cancelled."""
         with contextlib.suppress(RefusedError):  # the end has begun
@@ -515,22 +465,6 @@ class Kernel:
                 if tracer is not None:
                     known["traced_by"] = tracer.words
                 log.error("left behind", **known)
-
-
-class _OneResponse(Client):
-    def __init__(self, on_event: Callable[[Progress], None] | None) -> None:
-        self.response: Response | None = None
-        self.answered = trio.Event()
-        self._on_event = on_event
-
-    def event(self, event: Progress, line: bytes | None) -> None:
-        del line
-        if self._on_event is not None:
-            self._on_event(event)
-
-    def finished(self, response: Response) -> None:
-        self.response = response
-        self.answered.set()
 
 
 async def _take_over(effects: Effects, journal: Journal | None, restored: Restored | None) -> None:

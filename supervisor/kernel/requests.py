@@ -29,11 +29,7 @@ from protocol.replies import Operation
 from protocol.response import Response
 from protocol.version import VERSION
 from supervisor.kernel.begin_order import BeginOrder, order_of
-from supervisor.kernel.effects import Effects
-from supervisor.kernel.grants.grants import Grants
-from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.guard import Guards
-from supervisor.kernel.hooks.registry import Gates
 from supervisor.kernel.host_calls.docket import CallsOfModules, Docket
 from supervisor.kernel.host_calls.method import HostServices as HostOfCalls
 from supervisor.kernel.host_calls.over_socket import ModuleRequests
@@ -60,8 +56,6 @@ from supervisor.kernel.store.settings import IN_FLIGHT, Span
 from supervisor.policy.principals import Principal, Scope
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.supervision.call import NOBODY as NOBODY_YET
-from supervisor.runtime.supervision.fleet import Fleet
-from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
 
 if TYPE_CHECKING:
@@ -72,40 +66,25 @@ _INVOKE = Operation.INVOKE
 
 
 class Requests:
-    def __init__(
-        self,
-        host: Host,
-        fleet: Fleet,
-        effects: Effects,
-        nursery: trio.Nursery,
-        *,
-        gates: Gates,
-        approvals: Approvals,
-        grants: Grants,
-        own: OwnRequests,
-    ) -> None:
-        """Serve requests to `fleet`, and by `own` to the daemon.
-
-        `nursery` is for the asking of gates, and for calls of modules to the host.
-        """
+    def __init__(self, kernel: Kernel) -> None:
+        self.lineage = kernel.effects.lineage
+        self._host = host = kernel.host
+        self._fleet = kernel.fleet
+        self._effects = effects = kernel.effects
+        self._gates = kernel.gates
+        self._nursery = nursery = kernel.nursery
         self.guards = Guards(
-            host, gates, approvals, effects.lineage, nursery=nursery, invoke=self.invoke
+            host, self._gates, kernel.approvals, self.lineage, nursery=nursery, invoke=self.invoke
         )
-        self.lineage = effects.lineage
-        self._own = own
-        self._host = host
-        self._fleet = fleet
-        self._effects = effects
-        self._gates = gates
-        self._nursery = nursery
+        self._own = OwnRequests(kernel)
         self._parents = Parents()
         calls = HostOfCalls(
             invoke=self.invoke,
             effects=effects,
-            grants=grants,
-            approvals=approvals,
+            grants=kernel.grants,
+            approvals=kernel.approvals,
             deadlines=host.deadlines,
-            fleet=fleet,
+            fleet=self._fleet,
             nursery=nursery,
         )
         host.calls = CallsOfModules(calls)

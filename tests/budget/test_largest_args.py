@@ -118,7 +118,7 @@ async def test_no_step_of_an_op_is_long_whatever_it_is_asked(
     question = Question(prompt="?", asked_by="hook m", origin=origin, form=FORM)
     steps: dict[str, int] = {}
     async with daemon_with(tmp_path, *made) as daemon, trio.open_nursery() as nursery:
-        sessions = daemon.requests._effects.sessions
+        sessions = daemon.sessions
         for op in sorted(inputs().keys() - UNSIZED):
             nursery.start_soon(daemon.approvals.ask, question)
             await trio.testing.wait_all_tasks_blocked()

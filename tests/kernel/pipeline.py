@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import trio
@@ -24,7 +25,7 @@ from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Gates
 from supervisor.kernel.parties import Lineage, Provenance
 from supervisor.kernel.recorder import Recorder
-from supervisor.kernel.requests import OwnRequests, Requests
+from supervisor.kernel.requests import Requests
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.tokens import Tokens
 from supervisor.kernel.ui_events import UiEvents
@@ -185,7 +186,7 @@ async def pipeline(
     deadlines: Deadlines | None = None,
 ) -> AsyncIterator[World]:
     host: Any = Host(deadlines or Deadlines())
-    nothing: Any = None  # no assets, no host calls, no ops
+    nothing: Any = None  # no assets, no host calls
     recorder = Recorder()
     effects = Effects(
         recorder=recorder,
@@ -205,16 +206,16 @@ async def pipeline(
     fleet: Any = Fleet(module)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(host.deadlines.run)
-        requests = Requests(
-            host,
-            fleet,
-            effects,
-            nursery,
+        kernel: Any = SimpleNamespace(
+            host=host,
+            fleet=fleet,
+            effects=effects,
+            nursery=nursery,
             gates=Gates(),
             approvals=approvals,
             grants=granting,
-            own=OwnRequests(nothing),
         )
+        requests = Requests(kernel)
         world = World(requests, module, approvals)
         recorder.overhear(lambda _, body: world.entries.append(json.loads(body)))
         yield world

@@ -14,7 +14,6 @@ import trio
 from msgspec import Meta
 
 from protocol.errors import Reason
-from protocol.events import Log
 from supervisor.kernel.grants.operator_policy import explained
 from supervisor.kernel.hooks.approvals import QuestionUpdate
 from supervisor.kernel.operations.daemon import Globs, KeptRights, Scopes, check_globs, narrowed
@@ -92,13 +91,13 @@ async def approvals(kernel: Kernel, args: ApprovalsArgs, request: OwnRequest) ->
     try:
         # Both at once: later questions come as changes.
         for question in kernel.approvals.waiting(request.principal):
-            await request.emit(_question_event(QuestionUpdate(question)))
+            await _tell_question(request, QuestionUpdate(question))
         while True:  # until it is cancelled
             change = await following.next()
             if change.lost:
                 words = f"{change.lost} changes were left out: the reader was too slow"
-                await request.emit(Log(version="0", level="warn", message=words))
-            await request.emit(_question_event(change))
+                await request.say(words, level="warn")
+            await _tell_question(request, change)
     finally:
         unfollow()
 
@@ -117,7 +116,7 @@ def approve(kernel: Kernel, args: ApproveArgs, request: OwnRequest) -> Begun:
     return {"id": args.id, "answer": decision.answer, "allowed": decision.allowed}
 
 
-def _question_event(change: QuestionUpdate) -> Log:
+async def _tell_question(request: OwnRequest, change: QuestionUpdate) -> None:
     question, decision = change.question, change.decision
     fields: dict[str, Any] = {"approval": question}
     if decision is None:
@@ -126,7 +125,7 @@ def _question_event(change: QuestionUpdate) -> Log:
         said = {"allowed": decision.allowed, "answer": decision.answer, "by": decision.by}
         fields["decision"] = said
         words = f"{question['id']}: {'allowed' if decision.allowed else 'denied'}"
-    return Log(version="0", level="info", message=words, fields=fields)
+    await request.say(words, fields)
 
 
 # Tokens.
@@ -272,11 +271,9 @@ async def close_login(kernel: Kernel, args: CloseLoginArgs, _request: OwnRequest
 async def follow_logins(kernel: Kernel, _: NoArgs, request: OwnRequest) -> None:
     ends, unfollow = kernel.logins.follow()
     try:
-        words = "each login that is over is told of from here on"
-        await request.emit(Log(version="0", level="info", message=words))
+        await request.say("each login that is over is told of from here on")
         async for end in ends:  # until it is cancelled
-            words = f"the login {end['handle']} is over: {end['why']}"
-            await request.emit(Log(version="0", level="info", message=words, fields=end))
+            await request.say(f"the login {end['handle']} is over: {end['why']}", end)
     finally:
         unfollow()
     words = "too many ends of logins were not read; close the connection, and open all anew"

@@ -9,13 +9,13 @@ be read again, a file that was only touched is still the same.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from protocol.errors import Reason
-from protocol.events import Log
 from supervisor.kernel.assets.checks import DIGEST_BYTES, AssetChecks
 from supervisor.kernel.assets.files import (
     AssetFileError,
@@ -102,12 +102,9 @@ async def show_asset(kernel: Kernel, args: AssetArgs, request: OwnRequest) -> di
 @op("asset.read", Scope.READ, AssetArgs)
 async def read_asset(kernel: Kernel, args: AssetArgs, request: OwnRequest) -> dict[str, Any]:
     """Return `asset`, `path`, `copy` and what was `verified`."""
-
-    async def read(record: AssetRecord) -> dict[str, Any]:
+    async with _noted(kernel, args, request) as record:
         found, _ = await _looked_at(record, kernel.effects.assets.checks)
         return {"asset": record.asset, "media_type": record.media_type, **found}
-
-    return await _noted(kernel, args, request, read)
 
 
 @op("asset.content", Scope.READ, AssetContentArgs)
@@ -118,8 +115,7 @@ async def send_asset(kernel: Kernel, args: AssetContentArgs, request: OwnRequest
     has to be the one that was looked at.
     """
     checks = kernel.effects.assets.checks
-
-    async def send(record: AssetRecord) -> dict[str, Any]:
+    async with _noted(kernel, args, request) as record:
         found, seen = await _looked_at(record, checks)
         offset, length = args.within(record.size)
         known = {
@@ -130,29 +126,25 @@ async def send_asset(kernel: Kernel, args: AssetContentArgs, request: OwnRequest
             "offset": offset,
             "length": length,
         }
-        await request.emit(_log(f"{length} bytes of {record.asset}", known))
+        await request.say(f"{length} bytes of {record.asset}", known)
         end = offset + length
         while offset < end:
             size = min(PIECE_BYTES, end - offset)
             piece = await _piece(record, checks, seen, offset, size)
             if len(piece) != size:
                 raise _changed(record, {"file": "it was written to while it was read"})
-            await request.emit(_log(f"{size} bytes", {"offset": offset, "data": piece}))
+            await request.say(f"{size} bytes", {"offset": offset, "data": piece})
             offset += size
         return {**known, "verified": found["verified"]}
 
-    return await _noted(kernel, args, request, send)
 
-
+@asynccontextmanager
 async def _noted(
-    kernel: Kernel,
-    args: AssetArgs,
-    request: OwnRequest,
-    read: Callable[[AssetRecord], Awaitable[dict[str, Any]]],
-) -> dict[str, Any]:
-    """Read an asset, and note that in the journal.
+    kernel: Kernel, args: AssetArgs, request: OwnRequest
+) -> AsyncIterator[AssetRecord]:
+    """Give the asset that is read, and note the read in the journal.
 
-    The origin of a read is the principal, in the session that was named with the op.
+    Its origin is the principal, in the session that was named with the op.
     """
     assets, principal, session_id = kernel.effects.assets, request.principal, request.session_id
     if session_id is not None:
@@ -161,16 +153,11 @@ async def _noted(
     reader = Provenance(DAEMON, request.what, request_id, session_id, by=principal.by)
     record = await assets.find(args.asset, principal)
     try:
-        result = await read(record)
+        yield record
     except RefusedError as error:
         assets.note_read(record, error.failure, reader)
         raise
     assets.note_read(record, None, reader)
-    return result
-
-
-def _log(words: str, fields: dict[str, Any]) -> Log:
-    return Log(version="0", level="info", message=words, fields=fields)
 
 
 async def _piece(

@@ -68,7 +68,7 @@ def status(kernel: Kernel, args: StatusArgs, request: OwnRequest) -> Begun:
     # First, so that no entry of a module is older than the reloads that are counted.
     whole = _status_of_daemon(kernel, principal)
     entries = _module_entries(kernel, principal, **more)
-    return kernel.long_answers.tell(entries, whole, request.party.telling)
+    return kernel.long_answers.gather(entries, whole, request.party)
 
 
 def _status_of_daemon(kernel: Kernel, principal: Principal) -> dict[str, Any]:

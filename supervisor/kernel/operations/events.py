@@ -17,7 +17,6 @@ import trio
 from msgspec import Meta
 
 from protocol.errors import Reason
-from protocol.events import Log
 from protocol.json_line import excerpt
 from protocol.transcript import Entry, Header, header_of
 from supervisor.kernel.operations.op import (
@@ -68,7 +67,7 @@ async def record(kernel: Kernel, args: RecordArgs, request: OwnRequest) -> dict[
     async def send(some: list[Entry]) -> None:
         nonlocal entries
         for one in some:
-            await request.emit(_entry_event(one))
+            await _tell_entry(request, one)
         entries += len(some)
         await trio.lowlevel.checkpoint()  # `emit` does not wait while there is room
 
@@ -77,9 +76,8 @@ async def record(kernel: Kernel, args: RecordArgs, request: OwnRequest) -> dict[
         recording.end("the time is over")
 
     when = dt.datetime.now(dt.UTC)
-    await request.emit(
-        _entry_event(header_of(module.descriptor, when.isoformat(timespec="milliseconds")))
-    )
+    header = header_of(module.descriptor, when.isoformat(timespec="milliseconds"))
+    await _tell_entry(request, header)
     module.taps.attach(recording, from_spawn=args.restart)
     try:
         if args.restart:
@@ -105,18 +103,14 @@ async def _end_with(kernel: Kernel, module: Module, recording: Recording) -> Non
     recording.end("the module was removed")
 
 
-def _entry_event(record: Header | Entry) -> Log:
-    return Log(
-        version="0", level="info", message=_words(record), fields=msgspec.to_builtins(record)
-    )
-
-
-def _words(record: Header | Entry) -> str:
-    if isinstance(record, Header):
-        return f"transcript of {record.module}"
-    what = "outcome" if record.outcome is not None else record.event or "request"
-    said = excerpt(record.content()) if record.is_line else what
-    return f"{record.instance or ''} {record.source}: {said}".strip()
+async def _tell_entry(request: OwnRequest, entry: Header | Entry) -> None:
+    if isinstance(entry, Header):
+        words = f"transcript of {entry.module}"
+    else:
+        what = "outcome" if entry.outcome is not None else entry.event or "request"
+        said = excerpt(entry.content()) if entry.is_line else what
+        words = f"{entry.instance or ''} {entry.source}: {said}".strip()
+    await request.say(words, msgspec.to_builtins(entry))
 
 
 EVENTS = 50

@@ -11,7 +11,6 @@ import trio
 from msgspec import Meta
 
 from protocol.errors import Failure, Reason
-from protocol.events import Log
 from supervisor.kernel.last_items import LastItems
 from supervisor.kernel.operations.op import (
     Args,
@@ -137,12 +136,12 @@ async def wait(kernel: Kernel, args: WaitArgs, request: OwnRequest) -> dict[str,
             if well is not None:
                 del pending[module.name]
                 verdicts[module.name] = str(module.state)
-                await request.emit(_progress(module, len(verdicts), count, well=well))
+                await _tell_state(request, module, len(verdicts), count, well=well)
                 if not well and args.goal != "verdict":
                     raise RefusedError(kernel.fleet.verdict(module) or unavailable(module))
             elif module.state is State.PREPARING and module.name not in preparing:
                 preparing.add(module.name)
-                await request.emit(_preparing(module))
+                await _tell_preparing(request, module)
         if pending:
             changed = await changes.take()
             looked_at = [pending[name] for name in changed or pending if name in pending]
@@ -197,8 +196,8 @@ async def logs(kernel: Kernel, args: LogsArgs, request: OwnRequest) -> dict[str,
             left_out, line = await follower.next()
             if left_out:
                 words = f"{left_out} lines were left out: the reader was too slow"
-                await request.emit(Log(version="0", level="warn", message=words))
-            await request.emit(_log_event(line, request.principal))
+                await request.say(words, level="warn")
+            await _tell_line(request, line)
     return {"module": module.name}
 
 
@@ -217,7 +216,7 @@ async def _send_tail(kernel: Kernel, module: Module, count: int, request: OwnReq
     account.add(LOGS, tail.size_bytes)
     try:
         for line in tail:
-            await request.emit(_log_event(line, request.principal))
+            await _tell_line(request, line)
     finally:
         account.add(LOGS, -tail.size_bytes)
 
@@ -232,34 +231,24 @@ def _never_ends(module: Module) -> Failure:
     return Failure.because(Reason.STOPPING, words)
 
 
-def _progress(module: Module, number: int, of: int, *, well: bool) -> Log:
+async def _tell_state(
+    request: OwnRequest, module: Module, number: int, of: int, *, well: bool
+) -> None:
     died = module.last_exit
     cause = f": {died.words}" if died is not None and (not well or module.asleep) else ""
-    return Log(
-        version="0",
-        level="info" if well else "warn",
-        message=f"{module.name} is {module.state.words}{cause}",
-        fields={"module": module.name, "state": str(module.state), "number": number, "of": of},
-    )
+    fields = {"module": module.name, "state": str(module.state), "number": number, "of": of}
+    words = f"{module.name} is {module.state.words}{cause}"
+    await request.say(words, fields, "info" if well else "warn")
 
 
-def _preparing(module: Module) -> Log:
-    return Log(
-        version="0",
-        level="debug",
-        message=f"{module.name} is preparing: `stdiod logs -f {module.name}` shows how far it is",
-        fields={"module": module.name, "state": str(module.state)},
-    )
+async def _tell_preparing(request: OwnRequest, module: Module) -> None:
+    words = f"{module.name} is preparing: `stdiod logs -f {module.name}` shows how far it is"
+    await request.say(words, {"module": module.name, "state": str(module.state)}, "debug")
 
 
-def _log_event(line: LogLine, principal: Principal) -> Log:
-    text = line.text
-    return Log(
-        version="0",
-        level="info",
-        message=seen_cause(text, principal) if line.stream == "host" else text,
-        fields={"ts": line.ts, "instance": line.instance, "stream": line.stream},
-    )
+async def _tell_line(request: OwnRequest, line: LogLine) -> None:
+    text = line.text if line.stream != "host" else seen_cause(line.text, request.principal)
+    await request.say(text, {"ts": line.ts, "instance": line.instance, "stream": line.stream})
 
 
 FOLLOWED_LINES = 1000

@@ -9,7 +9,6 @@ import trio
 from msgspec import Meta
 
 from protocol.connection import Notified
-from protocol.events import Log
 from protocol.frames import encode
 from supervisor.kernel.operations.op import Args, OfModule, OwnRequest, Word, op, seen_module
 from supervisor.kernel.resource_updates import URI_CHARS, ResourceFollower
@@ -66,8 +65,7 @@ async def offers(kernel: Kernel, args: OffersArgs, request: OwnRequest) -> Any:
         return {"version": version}
     offering = catalogue.offering(principal, detail=args.detail)
     told = (one and msgspec.Raw(encode(one)) for one in offering)
-    begun = kernel.long_answers.tell(told, {"version": version}, request.party.telling)
-    return begun if isinstance(begun, dict) else await begun
+    return await kernel.long_answers.gather(told, {"version": version}, request.party)
 
 
 async def _follow_offers(kernel: Kernel, request: OwnRequest, *, notifications: bool) -> None:
@@ -94,13 +92,11 @@ async def _follow_offers(kernel: Kernel, request: OwnRequest, *, notifications: 
             some = trio.Event()
             if is_changed:
                 is_changed, changed = False, {"version": kernel.catalogue.version}
-                words = "what modules offer has changed"
-                await request.emit(Log(version="0", level="info", message=words, fields=changed))
+                await request.say("what modules offer has changed", changed)
             told, waiting = waiting, []
             for module, one in told:
                 fields = {"module": module, "method": one.method, "params": one.params}
-                words = "a notification of an extension"
-                await request.emit(Log(version="0", level="info", message=words, fields=fields))
+                await request.say("a notification of an extension", fields)
     finally:
         unfollow()
 
@@ -123,15 +119,13 @@ async def follow_resource(kernel: Kernel, args: ResourceArgs, request: OwnReques
     follower = ResourceFollower(module.name, args.uri, request.principal, tell)
     await kernel.updates.follow(follower)
     try:
-        await request.emit(Log(version="0", level="info", message=FOLLOWING))
+        await request.say(FOLLOWING)
         while True:  # until it is cancelled
             await some.wait()
             some = trio.Event()
             told = list(changed)
             changed.clear()
             for uri in told:
-                fields = {"uri": uri}
-                words = "a resource has changed"
-                await request.emit(Log(version="0", level="info", message=words, fields=fields))
+                await request.say("a resource has changed", {"uri": uri})
     finally:
         kernel.updates.leave(follower)

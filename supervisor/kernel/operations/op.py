@@ -28,7 +28,7 @@ from msgspec import Meta
 from protocol.args_schema import ArgsSchema
 from protocol.connection import Notice
 from protocol.errors import Failure, Outcome, Reason, Success
-from protocol.events import Progress
+from protocol.events import Log, Progress
 from protocol.response import Response
 from supervisor.kernel.parties import Client, Handle, Party, RefusedError
 from supervisor.kernel.request_checks import invalid_args, unknown_module, without_unseen
@@ -69,6 +69,8 @@ Begun = dict[str, Any] | Awaitable[Any]
 Emit = Callable[[Progress | None], Awaitable[None]]
 """Where an op's events go; waits while the client cannot keep up (`OwnRequest.emit`)."""
 
+Level = Literal["debug", "info", "warn", "error"]
+
 AnArgs = TypeVar("AnArgs", bound=Args)
 
 
@@ -78,13 +80,13 @@ class Op(msgspec.Struct, frozen=True):
     """None: every principal may use it."""
     args: type[Args]
     serve: Callable[[Kernel, Any, OwnRequest], Any]
-    whole_module: bool
+    whole_module: bool = False
     """It concerns all of its `module`: to cover some of the module's ops is not enough."""
-    all_modules: bool
+    all_modules: bool = False
     """It concerns all modules: globs have to cover every possible one."""
-    for_logins: bool
+    for_logins: bool = False
     """For a connection of the control socket that may do everything (`Party.may_log_in`)."""
-    hands_over: bool
+    hands_over: bool = False
     """It answers the client itself, and returns what cancels that, or None if it has ended."""
 
     def check(self, said: Any) -> Args | Failure:
@@ -104,19 +106,10 @@ class Op(msgspec.Struct, frozen=True):
 
 
 def op(
-    name: str,
-    scope: Scope | None,
-    args: type[AnArgs],
-    *,
-    whole_module: bool = False,
-    all_modules: bool = False,
-    for_logins: bool = False,
-    hands_over: bool = False,
+    name: str, scope: Scope | None, args: type[AnArgs], **more: bool
 ) -> Callable[[Callable[[Kernel, AnArgs, OwnRequest], Begun | Handle | None]], Op]:
-    """Make an op of a function; the keywords are the fields of `Op`."""
-    return lambda serve: Op(
-        name, scope, args, serve, whole_module, all_modules, for_logins, hands_over
-    )
+    """Make an op of a function; `more` are fields of `Op`."""
+    return lambda serve: Op(name, scope, args, serve, **more)
 
 
 # Schemas.
@@ -255,6 +248,13 @@ class OwnRequest:
             await trio.lowlevel.cancel_shielded_checkpoint()
         if event is not None and not self.ended:
             self.client.event(event, None)
+
+    async def say(
+        self, words: str, fields: dict[str, Any] | None = None, level: Level = "info"
+    ) -> None:
+        """Send a `log` event, as `emit` does."""
+        said = msgspec.UNSET if fields is None else fields
+        await self.emit(Log(version="0", level=level, message=words, fields=said))
 
     def finish(self, outcome: Outcome) -> None:
         """Answer it; only the first answer counts."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta
 
 from protocol.errors import Reason
-from protocol.events import Log
 from protocol.problem import quoted
 from supervisor.kernel.operations.op import Args, ModuleName, OwnRequest, Word, op
 from supervisor.kernel.parties import RefusedError, or_refused
@@ -49,7 +48,7 @@ async def subscribe(kernel: Kernel, args: UiSubscribeArgs, request: OwnRequest) 
     unsubscribe = ui.subscribe(subscription)
     try:
         # So that a client knows from when on it misses nothing.
-        await request.emit(Log(version="0", level="info", message=WATCHING))
+        await request.say(WATCHING)
         while True:  # until it is cancelled
             await request.emit(await ui.next(subscription))
     finally:
