@@ -38,8 +38,15 @@ from supervisor.kernel.invoke_record import record_response
 from supervisor.kernel.long_way import Parents
 from supervisor.kernel.operations import OPS, inputs
 from supervisor.kernel.operations.daemon import NARROW
-from supervisor.kernel.operations.op import Args, Begun, OfModule, Op, OwnRequest
-from supervisor.kernel.parties import NOBODY, Client, Handle, Party, or_refused
+from supervisor.kernel.operations.op import (
+    Args,
+    Begun,
+    OfModule,
+    Op,
+    OwnRequest,
+    seen_module,
+)
+from supervisor.kernel.parties import NOBODY, Client, Handle, Party, or_refused, refuse_if
 from supervisor.kernel.request_checks import (
     INPUT_FIELDS,
     Unlisted,
@@ -365,9 +372,18 @@ class OwnRequests:
         return None if request.ended else request
 
     def _begin_in_order(self, request: OwnRequest, op: Op, args: Args) -> None:
+        def serve() -> Begun:
+            if op.scope is Scope.ADMIN and not op.for_logins:  # each client of a gateway has one
+                module = getattr(args, "module", None)
+                data = {"op": op.name} if module is None else {"op": op.name, "module": module}
+                by = request.principal.by
+                self._kernel.recorder.record("daemon:command", module=module, data=data, by=by)
+            begun: Begun = op.serve(self._kernel, args, request)
+            return begun
+
         def begin(_: Failure | None) -> None:
             if not request.ended:
-                request.begin(lambda: self._begin_op(op, args, request), self._kernel.nursery)
+                request.begin(serve, self._kernel.nursery)
 
         order = order_of(request.party, self._kernel.nursery)
         # Requests after a `narrow` have fewer rights at once, though those before it still wait.
@@ -376,30 +392,16 @@ class OwnRequests:
         else:
             order.hold(None, None, begin)
 
-    def _begin_op(self, op: Op, args: Args, request: OwnRequest) -> Begun:
-        if op.scope is Scope.ADMIN and not op.for_logins:  # each client of a gateway has one
-            module = getattr(args, "module", None)
-            data = {"op": op.name} if module is None else {"op": op.name, "module": module}
-            by = request.principal.by
-            self._kernel.recorder.record("daemon:command", module=module, data=data, by=by)
-        begun: Begun = op.serve(self._kernel, args, request)
-        return begun
-
     def ask(self, party: Party, tool: str, operation: Operation, client: Client) -> Handle | None:
         """Begin a module's `health` or `describe`."""
         request = OwnRequest(party, client, f"{operation} of {tool:.130}")
-        principal = party.principal
-        what = f"ask {tool:.130} for its {operation}"
-        refusal = scope_refusal(principal, LOOKS, what)
-        fleet = self._kernel.fleet
-        module = fleet.modules.get(tool)
-        if refusal is None and (module is None or not principal.sees(tool)):
-            refusal = unknown_module(tool, fleet, principal)
-        if refusal is not None or module is None:
-            assert refusal is not None  # noqa: S101 - no module is a refusal
-            request.finish(refusal)
-            return None
-        request.begin(lambda: answer_of(module, operation), self._kernel.nursery)
+
+        def begin() -> Begun:
+            what = f"ask {tool:.130} for its {operation}"
+            refuse_if(scope_refusal(party.principal, LOOKS, what))
+            return answer_of(seen_module(self._kernel, tool, party.principal), operation)
+
+        request.begin(begin, self._kernel.nursery)
         return None if request.ended else request
 
     def _refusal(self, party: Party, name: str, op: Op | None) -> Failure | None:

@@ -20,7 +20,6 @@ from supervisor.kernel.operations.daemon import Globs, KeptRights, Scopes, check
 from supervisor.kernel.operations.op import (
     Args,
     Begun,
-    NoArgs,
     OfModule,
     OwnRequest,
     Word,
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
 # What modules may do.
 
 
-@op("policy.show", Scope.READ, NoArgs, all_modules=True)
-def show_policy(kernel: Kernel, _: NoArgs, _request: OwnRequest) -> Begun:
+@op("policy.show", Scope.READ, Args, all_modules=True)
+def show_policy(kernel: Kernel, _: Args, _request: OwnRequest) -> Begun:
     operator, answers = kernel.grants.operator, kernel.grants.answers.all()
     policy = msgspec.to_builtins(operator.policy)
     return {**policy, "problem": operator.problem, "answers": msgspec.to_builtins(answers)}
@@ -134,6 +133,12 @@ MAX_EXPIRES_S = 100 * 365 * 86400.0
 
 MIN_RATE_PER_S, MAX_RATE_PER_S = 0.001, 1e6
 
+Rate = (
+    Annotated[float, Meta(ge=MIN_RATE_PER_S, le=MAX_RATE_PER_S)]
+    | Annotated[int, Meta(ge=1, le=int(MAX_RATE_PER_S))]
+)
+"""Shown as it was said: 5 is not 5.0."""
+
 TokenName = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS)]
 
 
@@ -146,7 +151,7 @@ class NewTokenArgs(Args):
         "for how long it is good; until it is revoked if left out",
     ] = None
     rate_per_s: Annotated[
-        Annotated[float, Meta(ge=MIN_RATE_PER_S, le=MAX_RATE_PER_S)] | None,
+        Rate | None,
         "how many requests a second; any number if left out",
     ] = None
 
@@ -165,8 +170,8 @@ def new_token(kernel: Kernel, args: NewTokenArgs, request: OwnRequest) -> Begun:
     return when_stored(kernel, {**token.document(), "token": said})
 
 
-@op("token.list", Scope.ADMIN, NoArgs, all_modules=True)
-def list_tokens(kernel: Kernel, _: NoArgs, _request: OwnRequest) -> Begun:
+@op("token.list", Scope.ADMIN, Args, all_modules=True)
+def list_tokens(kernel: Kernel, _: Args, _request: OwnRequest) -> Begun:
     return {"tokens": kernel.tokens.shown()}
 
 
@@ -267,8 +272,8 @@ async def close_login(kernel: Kernel, args: CloseLoginArgs, _request: OwnRequest
     return await when_stored(kernel, result) if forgotten else result
 
 
-@op("login.follow", Scope.ADMIN, NoArgs, for_logins=True)
-async def follow_logins(kernel: Kernel, _: NoArgs, request: OwnRequest) -> None:
+@op("login.follow", Scope.ADMIN, Args, for_logins=True)
+async def follow_logins(kernel: Kernel, _: Args, request: OwnRequest) -> None:
     ends, unfollow = kernel.logins.follow()
     try:
         await request.say("each login that is over is told of from here on")
@@ -280,8 +285,8 @@ async def follow_logins(kernel: Kernel, _: NoArgs, request: OwnRequest) -> None:
     raise RefusedError.because(Reason.SLOW_READER, words)
 
 
-@op("unordered", Scope.ADMIN, NoArgs, for_logins=True)
-def become_unordered(_kernel: Kernel, _: NoArgs, request: OwnRequest) -> Begun:
+@op("unordered", Scope.ADMIN, Args, for_logins=True)
+def become_unordered(_kernel: Kernel, _: Args, request: OwnRequest) -> Begun:
     request.party.unordered = True
     request.party.may_speak_mcp = False
     return {"unordered": True}

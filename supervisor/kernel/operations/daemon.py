@@ -22,7 +22,6 @@ from supervisor.kernel.operations.op import (
     Begun,
     ModuleName,
     Natural,
-    NoArgs,
     OwnRequest,
     Word,
     op,
@@ -187,8 +186,8 @@ async def reloaded(kernel: Kernel, args: ReloadedArgs, _request: OwnRequest) -> 
     return last
 
 
-@op("shutdown", Scope.ADMIN, NoArgs, all_modules=True)
-def shutdown(kernel: Kernel, _: NoArgs, request: OwnRequest) -> Begun:
+@op("shutdown", Scope.ADMIN, Args, all_modules=True)
+def shutdown(kernel: Kernel, _: Args, request: OwnRequest) -> Begun:
     kernel.shut_down("a command", request.principal.by)
     return {"pid": kernel.facts.pid}
 

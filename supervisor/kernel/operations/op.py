@@ -52,11 +52,7 @@ ModuleName = Annotated[Word, "a module's name"]
 
 
 class Args(msgspec.Struct, forbid_unknown_fields=True):
-    """The args of an op."""
-
-
-class NoArgs(Args):
-    pass
+    """The args of an op; as it stands, none."""
 
 
 class OfModule(Args):
