@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 84bdf0362410c2b037a66e2f591e9ce2da418f1cea935ef35287277510420435
+// The document it was made of: sha256 f80cbff851d7fc8717fc96437d293a5bea1aadf7bef0ff94757a176881b04be6
 
 export interface paths {
     "/": {

@@ -25,7 +25,7 @@ from protocol.openapi_schemas import HERE, cases
 from scripts.foreign import TYPESCRIPT
 from supervisor.edge.http import openapi
 from supervisor.edge.http.routes import ROUTES
-from supervisor.kernel.operations import INPUTS
+from supervisor.kernel.operations import inputs
 
 OUTPUT = Path(__file__).parents[1] / "schemas" / "stdiod.d.ts"
 
@@ -128,7 +128,7 @@ def typed(schema: Any) -> Any:
 
 def document() -> dict[str, Any]:
     """Return the OpenAPI document."""
-    return openapi.document(ROUTES, INPUTS)
+    return openapi.document(ROUTES, inputs())
 
 
 def whole(described: Mapping[str, Any]) -> dict[str, Any]:

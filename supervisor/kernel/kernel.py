@@ -4,9 +4,10 @@
                  opened: lock and journal, services, fleet
                  closed: fleet, answers that wait for the disk, journal, lock
 
-Requests go through `begin` (with callbacks, as faces do) or `ask` (one answer). Virtual time is the
-clock of the event loop: deadlines, intervals and backoffs follow it. `clock` stamps what outlives
-the daemon. `bounds` and `times` hold what tests make small.
+Its services are its fields: there from its opening on, in this order, each made of those before.
+Requests go through `begin`. Virtual time is the clock of the event loop: deadlines, intervals and
+backoffs follow it. `clock` stamps what outlives the daemon. `bounds` and `times` hold what tests
+make small.
 """
 
 from __future__ import annotations
@@ -15,19 +16,16 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 import structlog
 import trio
 
-from protocol.errors import Reason
-from protocol.events import Progress
-from protocol.response import Response
 from protocol.version import VERSION
 from supervisor.kernel.assets.checks import ASSET_CHECK_S, DIGEST_S, AssetChecks
 from supervisor.kernel.assets.registry import Assets
@@ -43,9 +41,10 @@ from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Gates, Hooks
 from supervisor.kernel.local_user import LocalClients
 from supervisor.kernel.logins import Logins
-from supervisor.kernel.operations import Operations
-from supervisor.kernel.operations.op import Parts
+from supervisor.kernel.operations.long_answers import LongAnswers
+from supervisor.kernel.operations.modules import FollowedLogs
 from supervisor.kernel.parties import Begin, Client, Handle, Lineage, Party, RefusedError
+from supervisor.kernel.prompts import Prompts
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.requests import Requests
@@ -58,15 +57,13 @@ from supervisor.kernel.ui_events import UiBounds, UiEvents
 from supervisor.policy.findings import Found
 from supervisor.policy.lifecycle import State
 from supervisor.policy.mcp_views import McpOptions
-from supervisor.policy.reload_plan import ReloadPlan
-from supervisor.policy.verdict import Stopped
 from supervisor.runtime.containment.data_dir import DataInUseError
 from supervisor.runtime.containment.file_limit import FileLimit
 from supervisor.runtime.containment.process_registry import holding
 from supervisor.runtime.containment.reaping import tracer_of
 from supervisor.runtime.files.directory import UnreadableSourceError, shown
 from supervisor.runtime.files.log_files import LogFiles
-from supervisor.runtime.files.sources import LentDescriptors, Source, Sources
+from supervisor.runtime.files.sources import LentDescriptors, Sources
 from supervisor.runtime.held_bytes import FREE_BYTES, HeldBounds
 from supervisor.runtime.stalls import Stalls
 from supervisor.runtime.supervision.call import Congestion
@@ -133,19 +130,33 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
 class Kernel:
     """A running daemon without faces: `async with Kernel(modules, data_dir=...) as kernel`."""
 
+    nursery: trio.Nursery
+    """For tasks of the daemon's own; it ends with the kernel."""
+    recorder: Recorder
+    feed: EventFeed | None
+    """None without a journal."""
+    host: Host
     fleet: Fleet
-    requests: Requests
-    begin: Begin
+    facts: DaemonFacts
+    reloads: Reloads
+    durability: Durability
+    effects: Effects
     sessions: Sessions
     tokens: Tokens
-    page_codes: PageCodes
-    logins: Logins
-    local_clients: LocalClients
     catalogue: Catalogue
-    reloads: Reloads
     approvals: Approvals
     grants: Grants
-    facts: DaemonFacts
+    gates: Gates
+    requests: Requests
+    begin: Begin
+    prompts: Prompts
+    hooks: Hooks
+    updates: ResourceUpdates
+    page_codes: PageCodes
+    local_clients: LocalClients
+    logins: Logins
+    long_answers: LongAnswers
+    followed_logs: FollowedLogs
 
     def __init__(
         self,
@@ -253,23 +264,21 @@ class Kernel:
                 ),
                 trio.open_nursery() as nursery,
             ):
-                recorder = journal or self._recorder or Recorder()
+                self.nursery, self.feed = nursery, feed
+                self.recorder = recorder = journal or self._recorder or Recorder()
                 notes = KeptNotes(recorder)
-                host = Host(
+                self.host = host = Host(
                     self._environment,
                     log_files,
                     registry,
                     memory_ceiling_bytes=self._memory_ceiling_bytes,
                     wall_clock=self._clock,
                     draw=self._draw,
+                    observer=Chronicle(self),
                     notes=notes,
                     held_bounds=self._bounds.held,
                 )
-                for part in (
-                    host.sampler.run,
-                    host.deadlines.run,
-                    host.containers.sweep,
-                ):
+                for part in (host.sampler.run, host.deadlines.run, host.containers.sweep):
                     nursery.start_soon(part)
                 self.fleet = Fleet(host, nursery)
                 self.facts = DaemonFacts(
@@ -293,15 +302,7 @@ class Kernel:
                         "containment": registry.rung.name,
                     },
                 )
-                self.reloads = Reloads(
-                    host,
-                    self.fleet,
-                    self._sources,
-                    self._modules,
-                    self._operator,
-                    watched=self.facts.watch,
-                    nursery=nursery,
-                )
+                self.reloads = Reloads(self, self._sources, self._modules)
                 checks = AssetChecks(
                     AssetStore(self._data_dir / "assets", self._asset_options),
                     self._threads,
@@ -309,12 +310,12 @@ class Kernel:
                     check_s=self._times.asset_check_s,
                     digest_s=self._times.digest_s,
                 )
-                self._durability = Durability(recorder, host.deadlines, self._times.flush_s)
+                self.durability = Durability(recorder, host.deadlines, self._times.flush_s)
                 self.sessions = Sessions(recorder, self._clock)
                 self.tokens = Tokens(recorder, self._clock, host.deadlines)
-                effects = Effects(
+                self.effects = effects = Effects(
                     recorder=recorder,
-                    durability=self._durability,
+                    durability=self.durability,
                     sessions=self.sessions,
                     assets=Assets(recorder, nursery, checks, self._clock),
                     ui=UiEvents(host.ledger, self._bounds.ui),
@@ -336,56 +337,21 @@ class Kernel:
                     self.approvals,
                     threads=self._threads,
                 )
-                gates = Gates()
-                requests = Requests(
-                    host,
-                    self.fleet,
-                    effects,
-                    nursery,
-                    gates=gates,
-                    approvals=self.approvals,
-                    grants=self.grants,
+                self.gates = Gates()
+                self.requests = Requests(self)
+                self.begin, invoke = self.requests.begin, self.requests.invoke
+                self.prompts = Prompts(self.fleet, self.sessions, effects.ui, invoke)
+                self.hooks = Hooks(
+                    host, self.fleet, effects, self.gates, invoke=invoke, nursery=nursery
                 )
-                self.requests, self.begin = requests, requests.begin
-                hooks = Hooks(
-                    host, self.fleet, effects, gates, invoke=requests.invoke, nursery=nursery
-                )
-                updates = ResourceUpdates(self.catalogue, requests.invoke)
-                host.observer = Chronicle(
-                    recorder, hooks, effects.descriptions, self.catalogue, updates
-                )
+                self.updates = ResourceUpdates(self.catalogue, invoke)
                 self.page_codes = PageCodes()
                 self.local_clients = LocalClients(
                     registry, modules_are_users=self._modules_are_users
                 )
-                self.logins = Logins(
-                    self.tokens,
-                    self.page_codes,
-                    self.local_clients,
-                    ledger=host.ledger,
-                    nursery=nursery,
-                )
-                requests.own.operations = Operations(
-                    Parts(
-                        fleet=self.fleet,
-                        facts=self.facts,
-                        reloads=self.reloads,
-                        effects=effects,
-                        grants=self.grants,
-                        hooks=hooks,
-                        approvals=self.approvals,
-                        prompts=requests.own.prompts,
-                        refused=requests.refused,
-                        catalogue=self.catalogue,
-                        updates=updates,
-                        page_codes=self.page_codes,
-                        logins=self.logins,
-                        mcp=self.mcp,
-                        feed=feed,
-                        shut_down=self.shut_down,
-                        next_request_id=host.next_request_id,
-                    )
-                )
+                self.logins = Logins(self)
+                self.long_answers = LongAnswers()
+                self.followed_logs = FollowedLogs(host.ledger)
                 try:
                     self.fleet.admit(self._modules)
                     self.reloads.warn()
@@ -397,7 +363,7 @@ class Kernel:
                 finally:
                     self._threads.begin_end()
                     await self.fleet.abandon()
-                    hooks.end()
+                    self.hooks.end()
                     recorder.record(
                         "daemon:stop", data={"cause": self.cause or "a failure"}, by=self.by
                     )
@@ -406,26 +372,6 @@ class Kernel:
         finally:
             log_files.close()
             self._threads.close()
-
-    async def ask(
-        self,
-        party: Party,
-        tool: str | None,
-        operation: str | None,
-        content: dict[str, Any],
-        on_event: Callable[[Progress], None] | None = None,
-    ) -> dict[str, Any]:
-        """Return the response of a request as its document; cancelling this cancels the request."""
-        asker = _OneResponse(on_event)
-        handle = self.begin(party, tool, operation, content, asker)
-        try:
-            await asker.answered.wait()
-        except trio.Cancelled:
-            if handle is not None:
-                handle.cancel(Stopped(Reason.CLIENT, "its caller is gone"))
-            raise
-        assert asker.response is not None  # noqa: S101 - `answered` says so
-        return asker.response.document()
 
     async def wait_ready(self) -> None:
         await self.fleet.wait_until(
@@ -479,12 +425,6 @@ class Kernel:
         except RefusedError as error:
             log.info("not reloaded", cause=cause, words=error.failure.message)
 
-    def lend(
-        self, source: Source
-    ) -> AbstractAsyncContextManager[Callable[[], Awaitable[ReloadPlan]]]:
-        """Add the modules of a source for as long as the block lasts (`Reloads.lend`)."""
-        return self.reloads.lend(source)
-
     async def watch(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Reload whenever a descriptor or a watched program changes, until cancelled."""
         with contextlib.suppress(RefusedError):  # the end has begun
@@ -508,7 +448,7 @@ class Kernel:
             self._name_survivors()
         # All invocations have an answer now, and it may wait for the disk.
         since = trio.current_time()
-        if not await self._durability.wait_told():
+        if not await self.durability.wait_told():
             self.facts.registry.threads.begin_end(trio.current_time() - since)
         self._fleet_stopped.set()
 
@@ -525,22 +465,6 @@ class Kernel:
                 if tracer is not None:
                     known["traced_by"] = tracer.words
                 log.error("left behind", **known)
-
-
-class _OneResponse(Client):
-    def __init__(self, on_event: Callable[[Progress], None] | None) -> None:
-        self.response: Response | None = None
-        self.answered = trio.Event()
-        self._on_event = on_event
-
-    def event(self, event: Progress, line: bytes | None) -> None:
-        del line
-        if self._on_event is not None:
-            self._on_event(event)
-
-    def finished(self, response: Response) -> None:
-        self.response = response
-        self.answered.set()
 
 
 async def _take_over(effects: Effects, journal: Journal | None, restored: Restored | None) -> None:

@@ -15,19 +15,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from protocol.errors import Failure, Reason
 from protocol.problem import named
-from supervisor.kernel.local_user import LocalClients
 from supervisor.kernel.parties import Client, Party, RefusedError
-from supervisor.kernel.tokens import Authentication, PageCodes, Tokens
+from supervisor.kernel.tokens import Authentication
 from supervisor.policy.rate import Bucket
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import Account, HeldBytes
 from supervisor.runtime.turns import in_turns
+
+if TYPE_CHECKING:
+    from supervisor.kernel.kernel import Kernel
 
 LOGINS = 16384
 """The most open logins: a gateway has one for each of its clients."""
@@ -76,21 +78,9 @@ def _nothing() -> None:
 
 
 class Logins:
-    def __init__(
-        self,
-        tokens: Tokens,
-        codes: PageCodes,
-        local_clients: LocalClients,
-        *,
-        ledger: HeldBytes,
-        nursery: trio.Nursery,
-    ) -> None:
-        """`nursery` is for the requests that are cancelled when a login is over."""
-        self._tokens = tokens
-        self._codes = codes
-        self._ledger = ledger
-        self._local_clients = local_clients
-        self._nursery = nursery
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._tokens = kernel.tokens
         self._numbers = itertools.count(1)
         self._all: dict[str, OpenLogin] = {}
         self._followers: set[trio.MemorySendChannel[dict[str, Any]]] = set()
@@ -115,7 +105,7 @@ class Logins:
     def by_code(self, opener: Party, code: str, face: str) -> tuple[OpenLogin, str]:
         """Use up a code of `page.login`; returns the browser's login, and its cookie's text."""
         self._check_room()
-        user = self._codes.take(code, trio.current_time())
+        user = self._kernel.page_codes.take(code, trio.current_time())
         if user is None:
             raise self._wrong_one("the code is unknown, used, or too old; run `stdiod page` again")
         said = self._tokens.new_page(user)
@@ -124,7 +114,7 @@ class Logins:
     async def by_uid(self, opener: Party, uid: int, pid: int | None, face: str) -> OpenLogin:
         """Open the login of a user of this machine, or of the module whose process `pid` is."""
         handle = self._next_handle()
-        party = await self._local_clients.party(uid, pid, face, label=f"login {handle}")
+        party = await self._kernel.local_clients.party(uid, pid, face, label=f"login {handle}")
         self._check_room()
         return self._add(handle, party, opener)
 
@@ -132,7 +122,7 @@ class Logins:
         return f"h{next(self._numbers)}"
 
     def _add(self, handle: str, party: Party, opener: Party) -> OpenLogin:
-        login = self._all[handle] = OpenLogin(handle, party, opener, self._ledger)
+        login = self._all[handle] = OpenLogin(handle, party, opener, self._kernel.host.ledger)
         return login
 
     def _check_room(self) -> None:
@@ -222,7 +212,7 @@ class Logins:
             self._ending += 1
             words = f"the login as which it was asked is over: {_WHY[why]}; {_AGAIN}"
             stopped = Stopped(Reason.LOGIN_OVER, words)
-            self._nursery.start_soon(self._cancel_all, login, stopped)
+            self._kernel.nursery.start_soon(self._cancel_all, login, stopped)
 
     async def _cancel_all(self, login: OpenLogin, stopped: Stopped) -> None:
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
@@ -18,19 +18,19 @@ import trio
 
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Reason
-from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy.findings import Found, QuarantinedFile
 from supervisor.policy.hook_findings import hook_findings
 from supervisor.policy.policy_file import PolicyError, PolicyFile
 from supervisor.policy.reload_plan import ReloadPlan, Running, plan, runnable
 from supervisor.runtime.files.sources import Source, Sources
-from supervisor.runtime.files.watch import Watch, WatchState
+from supervisor.runtime.files.watch import Watch
 from supervisor.runtime.files.watched_paths import Interests, on_the_way
 from supervisor.runtime.process.preflight import first_obstacle
-from supervisor.runtime.supervision.fleet import Fleet
-from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.succession import Succession
+
+if TYPE_CHECKING:
+    from supervisor.kernel.kernel import Kernel
 
 log = structlog.get_logger()
 
@@ -50,31 +50,15 @@ class LastReload(msgspec.Struct, frozen=True):
 
 
 class Reloads:
-    def __init__(
-        self,
-        host: Host,
-        fleet: Fleet,
-        sources: Sources,
-        found: Found,
-        operator: OperatorPolicy,
-        *,
-        watched: WatchState,
-        nursery: trio.Nursery,
-    ) -> None:
-        """Begin with the state of `fleet`; the policy is read again with each reload.
-
-        `watched` is kept up to date by the watch over the files, while it runs. Sources whose
-        owners have left are reloaded in `nursery`, the daemon's.
-        """
+    def __init__(self, kernel: Kernel, sources: Sources, found: Found) -> None:
+        """Begin with what was `found`; the policy is read again with each reload."""
         self.count = 0
         self.last: LastReload | None = None
         self.sources = sources
-        self._threads = host.registry.threads
-        self.watch = Watch(sources, watched, self._threads)
-        self._host = host
-        self._fleet = fleet
-        self._operator = operator
-        self._nursery = nursery
+        self._kernel = kernel
+        self._host, self._fleet = kernel.host, kernel.fleet
+        self._threads = self._host.registry.threads
+        self.watch = Watch(sources, kernel.facts.watch, self._threads)
         self._programs: Mapping[str, Mapping[str, str]] = found.programs
         self._quarantined = found.quarantined
         self._one_at_a_time = trio.Lock()
@@ -96,7 +80,7 @@ class Reloads:
             if if_needed and same and found.quarantined == self._quarantined:
                 return found
             # Not cancelled from here on: all of it is done, however long that takes, and counted.
-            self._operator.take(policy)
+            self._kernel.grants.operator.take(policy)
             self._programs, self._quarantined = found.programs, found.quarantined
             await self._fleet.apply(found)
             self.count += 1
@@ -118,7 +102,7 @@ class Reloads:
 
     def warn(self) -> None:
         """Log what policy and hooks probably do not mean, given the modules."""
-        self._operator.warn(self._fleet.modules)
+        self._kernel.grants.operator.warn(self._fleet.modules)
         modules = [one.descriptor for one in self._fleet.modules.values()]
         for descriptor in modules:
             for finding in hook_findings(descriptor, modules):
@@ -140,7 +124,7 @@ class Reloads:
             self.sources.remove(source)
             if not self._host.shutting_down:  # then all modules are being stopped
                 done = trio.Event()
-                self._nursery.start_soon(self._reload_without, source, done)
+                self._kernel.nursery.start_soon(self._reload_without, source, done)
                 await done.wait()
 
     async def _reload_without(self, source: Source, done: trio.Event) -> None:
@@ -174,7 +158,7 @@ class Reloads:
         return [one.refused for one in of_those_there() if one.refused is not None]
 
     async def _look_at_policy(self) -> PolicyFile | PolicyError:
-        return await self._threads.run("reading the policy", self._operator.look)
+        return await self._threads.run("reading the policy", self._kernel.grants.operator.look)
 
     async def wait_for(self, number: int) -> LastReload:
         """Return once so many reloads have been applied."""

@@ -15,36 +15,38 @@ module, and so does a principal that may not see the module.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import structlog
 import trio
 
 from protocol.connection import Notice, Request
 from protocol.descriptor.model import Kind
 from protocol.errors import Failure, Reason, Success
-from protocol.problem import named
+from protocol.problem import did_you_mean, named
 from protocol.replies import Operation
 from protocol.response import Response
+from protocol.version import VERSION
 from supervisor.kernel.begin_order import BeginOrder, order_of
-from supervisor.kernel.effects import Effects
-from supervisor.kernel.grants.grants import Grants
-from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.guard import Guards
-from supervisor.kernel.hooks.registry import Gates
 from supervisor.kernel.host_calls.docket import CallsOfModules, Docket
 from supervisor.kernel.host_calls.method import HostServices as HostOfCalls
 from supervisor.kernel.host_calls.over_socket import ModuleRequests
 from supervisor.kernel.invocation import Invocation, InvocationServices
 from supervisor.kernel.invoke_record import record_response
 from supervisor.kernel.long_way import Parents
-from supervisor.kernel.operations import ALL_MODULES, LOGINS, SCOPES, WHOLE_MODULE, Operations
-from supervisor.kernel.operations.connection import NARROW
-from supervisor.kernel.operations.op import Begun, OwnRequest
-from supervisor.kernel.parties import NOBODY, Client, Handle, Invoke, Party, or_refused
-from supervisor.kernel.prompts import PROMPT, Prompt, Prompts
+from supervisor.kernel.operations import OPS, inputs
+from supervisor.kernel.operations.daemon import NARROW
+from supervisor.kernel.operations.op import (
+    Args,
+    Begun,
+    OfModule,
+    Op,
+    OwnRequest,
+    seen_module,
+)
+from supervisor.kernel.parties import NOBODY, Client, Handle, Party, or_refused, refuse_if
 from supervisor.kernel.request_checks import (
     INPUT_FIELDS,
     Unlisted,
@@ -61,49 +63,35 @@ from supervisor.kernel.store.settings import IN_FLIGHT, Span
 from supervisor.policy.principals import Principal, Scope
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.supervision.call import NOBODY as NOBODY_YET
-from supervisor.runtime.supervision.fleet import Fleet
-from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
-from supervisor.runtime.turns import Turn, in_turns
+
+if TYPE_CHECKING:
+    from supervisor.kernel.kernel import Kernel
 
 _INVOKE = Operation.INVOKE
 """A member of an enum is slow to look up, and this is looked up for each request."""
 
 
 class Requests:
-    def __init__(
-        self,
-        host: Host,
-        fleet: Fleet,
-        effects: Effects,
-        nursery: trio.Nursery,
-        *,
-        gates: Gates,
-        approvals: Approvals,
-        grants: Grants,
-    ) -> None:
-        """Serve requests to `fleet` and to the daemon.
-
-        `nursery` is for the daemon's own ops, the asking of gates, and for calls of modules to the
-        host.
-        """
+    def __init__(self, kernel: Kernel) -> None:
+        self.lineage = kernel.effects.lineage
+        self._host = host = kernel.host
+        self._fleet = kernel.fleet
+        self._effects = effects = kernel.effects
+        self._gates = kernel.gates
+        self._nursery = nursery = kernel.nursery
         self.guards = Guards(
-            host, gates, approvals, effects.lineage, nursery=nursery, invoke=self.invoke
+            host, self._gates, kernel.approvals, self.lineage, nursery=nursery, invoke=self.invoke
         )
-        self.lineage = effects.lineage
-        self._host = host
-        self._fleet = fleet
-        self._effects = effects
-        self._gates = gates
-        self._nursery = nursery
+        self._own = OwnRequests(kernel)
         self._parents = Parents()
         calls = HostOfCalls(
             invoke=self.invoke,
             effects=effects,
-            grants=grants,
-            approvals=approvals,
+            grants=kernel.grants,
+            approvals=kernel.approvals,
             deadlines=host.deadlines,
-            fleet=fleet,
+            fleet=self._fleet,
             nursery=nursery,
         )
         host.calls = CallsOfModules(calls)
@@ -117,7 +105,6 @@ class Requests:
             now=trio.lowlevel.current_clock().current_time,
             refused=Counter(),
         )
-        self.own = OwnRequests(fleet, effects, self.invoke, nursery)
 
     def begin(
         self,
@@ -134,7 +121,7 @@ class Requests:
         if party.module is not None and operation != NARROW:
             return self._of_modules.begin(party, tool, operation, content, client)
         if tool in party.names:
-            return self.own.begin(party, str(tool), operation, content, client)
+            return self._own.begin(party, str(tool), operation, content, client)
         if tool is None or operation is None:
             words = (
                 'a request needs "tool" and "operation": {"requestId","tool","operation","input"}'
@@ -145,7 +132,7 @@ class Requests:
                 party.principal, tool, content, client, order=order, account=party.account
             )
         elif operation in (Operation.HEALTH, Operation.DESCRIBE):
-            return self.own.ask(party, tool, Operation(operation), client)
+            return self._own.ask(party, tool, Operation(operation), client)
         else:
             words = f"{named(operation, 80)} is not one of health, describe, invoke"
         client.finished(Response(Failure.because(Reason.MALFORMED_REQUEST, words)))
@@ -302,7 +289,7 @@ class Requests:
             invocation.take_long_way().enter(guard)
 
     def _not_allowed(self, principal: Principal, tool: str, op: str) -> Failure | None:
-        refusal = scope_refusal(principal, SCOPES["invoke"], f"invoke {tool:.130}.{op:.80}")
+        refusal = scope_refusal(principal, OPS["invoke"].scope, f"invoke {tool:.130}.{op:.80}")
         return refusal or module_refusal(principal, self._fleet, tool, op)
 
     def _refuse(
@@ -337,21 +324,15 @@ class Requests:
         return behind
 
 
-log = structlog.get_logger()
+LOOKS = Scope.READ
+"""The scope for `health` and `describe`, of the daemon and of modules."""
 
 
 class OwnRequests:
-    operations: Operations
-    """The ops; they need this object themselves, so this is set later."""
+    """The daemon as a module: its health, its description, and its ops."""
 
-    def __init__(
-        self, fleet: Fleet, effects: Effects, invoke: Invoke, nursery: trio.Nursery
-    ) -> None:
-        self.prompts = Prompts(fleet, effects.sessions, effects.ui, invoke)
-        self._fleet = fleet
-        self._recorder = effects.recorder
-        self._invoke = invoke
-        self._nursery = nursery
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
 
     def begin(
         self,
@@ -368,120 +349,104 @@ class OwnRequests:
         if asked == Operation.INVOKE:
             asked, args = content.get("op"), content.get("args", {})
             notices = misspelt_fields(content)
-        session_id = content.get("session_id")
-        op = str(asked)
-        session_id = session_id if isinstance(session_id, str) else None
-        request = OwnRequest(party, client, f"{op:.80}", session_id)
+        name = str(asked)
+        op = OPS.get(name)
+        request = OwnRequest(party, client, f"{name:.80}", content)
         request.notices = notices
-        refusal = op_refusal("the daemon", asked) or self._refusal(party, op)
+        refusal = op_refusal("the daemon", asked) or self._refusal(party, name, op)
         if refusal is not None:
             request.finish(refusal)
         elif operation == Operation.HEALTH:
             request.finish(Success({"status": "ok"}))
         elif operation == Operation.DESCRIBE:
-            request.finish(Success(self.operations.describe(tool)))
-        elif (refusal := self._unfit(party.principal, op, args)) is not None:
-            request.finish(refusal)
-        elif op == "invoke":
-            return self._invoke_through(party, content, args, client)
-        elif op == PROMPT:
-            return self._prompt(party, args, client)
+            request.finish(Success(description(tool)))
+        elif op is None:
+            request.finish(unknown_op(name))
+        elif isinstance(checked := self._check(party.principal, op, args), Failure):
+            request.finish(checked)
+        elif op.hands_over:
+            handle: Handle | None = op.serve(self._kernel, checked, request)
+            return handle
         else:
-            self._begin_in_order(request, op, args)
+            self._begin_in_order(request, op, checked)
         return None if request.ended else request
 
-    def _invoke_through(
-        self, party: Party, content: dict[str, Any], args: dict[str, Any], client: Client
-    ) -> Handle | None:
-        """Begin an invocation through the daemon: so it serves as a module of another daemon."""
-        order = order_of(party, self._nursery)
-        if "traceparent" in content:
-            args = {**args, "traceparent": content["traceparent"]}
-        return self._invoke(
-            party.principal, args["module"], args, client, order=order, account=party.account
-        )
+    def _begin_in_order(self, request: OwnRequest, op: Op, args: Args) -> None:
+        def serve() -> Begun:
+            if op.scope is Scope.ADMIN and not op.for_logins:  # each client of a gateway has one
+                module = getattr(args, "module", None)
+                data = {"op": op.name} if module is None else {"op": op.name, "module": module}
+                by = request.principal.by
+                self._kernel.recorder.record("daemon:command", module=module, data=data, by=by)
+            begun: Begun = op.serve(self._kernel, args, request)
+            return begun
 
-    def _prompt(self, party: Party, args: dict[str, Any], client: Client) -> Handle | None:
-        """Begin a prompt in the order of the party's requests."""
-        prompt = Prompt(self.prompts, party.principal, args, client)
-        prompt.account = party.account
-
-        def begin(_: Failure | None = None) -> None:
-            if prompt.ended:
-                return
-            turn, steps = Turn(), self.prompts.beginning(prompt)
-            turn.begin()
-            if any(turn.over for _ in steps):
-                order.pause()
-                self._nursery.start_soon(self._begin_prompt, party, steps, order)
-
-        order = order_of(party, self._nursery)
-        if not order:
-            begin()
-        else:
-            order.hold(None, None, begin)
-        return None if prompt.ended else prompt
-
-    async def _begin_prompt(self, party: Party, rest: Iterator[None], order: BeginOrder) -> None:
-        await in_turns(party.label, PROMPT, rest)
-        order.go_on()
-
-    def _begin_in_order(self, request: OwnRequest, op: str, args: dict[str, Any]) -> None:
         def begin(_: Failure | None) -> None:
             if not request.ended:
-                request.begin(lambda: self._begin_op(op, args, request), self._nursery)
+                request.begin(serve, self._kernel.nursery)
 
-        order = order_of(request.party, self._nursery)
+        order = order_of(request.party, self._kernel.nursery)
         # Requests after a `narrow` have fewer rights at once, though those before it still wait.
-        if not order or op == NARROW:
+        if not order or op.name == NARROW:
             begin(None)
         else:
             order.hold(None, None, begin)
 
-    def _begin_op(self, op: str, args: dict[str, Any], request: OwnRequest) -> Begun:
-        if SCOPES.get(op) is Scope.ADMIN and op not in LOGINS:  # each client of a gateway has one
-            module = args.get("module")
-            data = {"op": op} if module is None else {"op": op, "module": module}
-            by = request.principal.by
-            self._recorder.record("daemon:command", module=module, data=data, by=by)
-        return self.operations.begin(op, args, request)
-
     def ask(self, party: Party, tool: str, operation: Operation, client: Client) -> Handle | None:
         """Begin a module's `health` or `describe`."""
         request = OwnRequest(party, client, f"{operation} of {tool:.130}")
-        principal = party.principal
-        what = f"ask {tool:.130} for its {operation}"
-        refusal = scope_refusal(principal, SCOPES[str(operation)], what)
-        module = self._fleet.modules.get(tool)
-        if refusal is None and (module is None or not principal.sees(tool)):
-            refusal = unknown_module(tool, self._fleet, principal)
-        if refusal is not None or module is None:
-            assert refusal is not None  # noqa: S101 - no module is a refusal
-            request.finish(refusal)
-            return None
-        request.begin(lambda: answer_of(module, operation), self._nursery)
+
+        def begin() -> Begun:
+            what = f"ask {tool:.130} for its {operation}"
+            refuse_if(scope_refusal(party.principal, LOOKS, what))
+            return answer_of(seen_module(self._kernel, tool, party.principal), operation)
+
+        request.begin(begin, self._kernel.nursery)
         return None if request.ended else request
 
-    def _refusal(self, party: Party, op: str) -> Failure | None:
+    def _refusal(self, party: Party, name: str, op: Op | None) -> Failure | None:
         principal = party.principal
-        if op in LOGINS and not party.may_log_in:
-            words = f"{principal.name} may not use {op}: that takes a connection of the control"
+        if op is not None and op.for_logins and not party.may_log_in:
+            words = f"{principal.name} may not use {name}: that takes a connection of the control"
             words += " socket with all rights, which asks as nobody else"
             return Failure.because(Reason.SCOPE, words)
         if principal.is_full:
             return None
-        refusal = scope_refusal(principal, SCOPES.get(op), f"use {op:.80}")
-        if refusal is None and op in ALL_MODULES and not principal.covers_all():
-            words = f"{principal.name} may not use {op}: it concerns all modules, not only those"
+        if op is None:
+            needed = LOOKS if name in (Operation.HEALTH, Operation.DESCRIBE) else None
+        else:
+            needed = op.scope
+        refusal = scope_refusal(principal, needed, f"use {name:.80}")
+        if refusal is None and op is not None and op.all_modules and not principal.covers_all():
+            words = f"{principal.name} may not use {name}: it concerns all modules, not only those"
             words += f" that it may use ({', '.join(principal.modules):.1000})"
             refusal = Failure.because(Reason.SCOPE, words)
         return refusal
 
-    def _unfit(self, principal: Principal, op: str, args: Any) -> Failure | None:
-        refusal = self.operations.refusal(op, args)
-        if refusal is not None or op not in WHOLE_MODULE:
-            return refusal
-        return module_refusal(principal, self._fleet, args["module"])
+    def _check(self, principal: Principal, op: Op, said: Any) -> Args | Failure:
+        args = op.check(said)
+        if isinstance(args, OfModule) and op.whole_module:
+            return module_refusal(principal, self._kernel.fleet, args.module) or args
+        return args
+
+
+def unknown_op(name: str) -> Failure:
+    hint = did_you_mean(name, OPS) or f"; it has {', '.join(OPS)}"
+    words = f"the daemon has no op {named(name, 80)}{hint}"
+    return Failure.because(Reason.UNKNOWN_OP, words, ops=list(OPS))
+
+
+def description(name: str) -> dict[str, Any]:
+    """Return the daemon's answer to `describe`."""
+    return {
+        "name": name,
+        "version": VERSION,
+        "kind": "tool",
+        "capabilities": [],
+        "inputs": inputs(),
+        "outputs": {},
+        "features": ["cancel"],
+    }
 
 
 async def answer_of(module: Module, operation: Operation) -> dict[str, Any]:

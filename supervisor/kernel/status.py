@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from protocol.descriptor.model import Kind
 from supervisor.kernel.spans import Spans
+from supervisor.policy.causes import seen_cause
 from supervisor.policy.findings import why_bad
+from supervisor.policy.hook_findings import hook_findings
 from supervisor.policy.latency import BucketCounts, Histogram, quantile_us
 from supervisor.policy.lifecycle import HAS_PROCESS, State
+from supervisor.policy.principals import Principal
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.process_registry import ProcessRegistry
 from supervisor.runtime.containment.reaping import tracer_of
@@ -25,6 +29,7 @@ from supervisor.runtime.supervision.module import Module
 
 if TYPE_CHECKING:
     from supervisor.kernel.journal import Journal
+    from supervisor.kernel.kernel import Kernel
 
 _MAY_BE_TRACED = frozenset((str(State.STOPPING), str(State.DEGRADED)))
 
@@ -121,6 +126,31 @@ def gateway_status(gateway: Module) -> dict[str, Any]:
     """Return the `http` part."""
     whole = module_status(gateway)
     return {name: whole[name] for name in _OF_GATEWAY}
+
+
+def seen_status(
+    kernel: Kernel,
+    module: Module,
+    principal: Principal,
+    *,
+    histogram: bool = False,
+    outcomes: bool = False,
+    inputs: bool = False,
+) -> dict[str, Any]:
+    """Return one entry of `modules`, without what the principal may not see."""
+    fleet = kernel.fleet
+    reasons = fleet.quarantine_reasons
+    shown = module_status(module, reasons, histogram=histogram, outcomes=outcomes)
+    if principal.is_full and module.descriptor.kind is Kind.HOOK:
+        descriptors = [one.descriptor for one in fleet.modules.values()]
+        shown["misfits"] += map(str, hook_findings(module.descriptor, descriptors))
+    else:
+        for others in ("waits_for", "missing"):
+            shown[others] = [name for name in shown[others] if principal.sees(name)]
+        if reason := shown.get("quarantined"):
+            shown["quarantined"] = seen_cause(reason, principal)
+    ops = kernel.effects.descriptions.ops(module, inputs=inputs)
+    return {**shown, "ops": ops, "hook": kernel.hooks.status(module)}
 
 
 def module_status(

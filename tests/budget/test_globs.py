@@ -46,5 +46,5 @@ async def test_no_step_is_long_in_which_agents_are_looked_for(
         for name, kind in (("t", "tool"), *((f"m{number}", "agent") for number in range(AGENTS)))
     ]
     async with daemon_with(tmp_path, *made) as daemon:
-        daemon.requests._effects.sessions.new(principal, "s")
+        daemon.sessions.new(principal, "s")
         assert await asked(daemon, principal, op, args) <= LINES

@@ -145,7 +145,7 @@ async def test_of_many_long_statuses_of_one_client_one_is_made_at_a_time(
     ]
     begun: dict[int, list[Any]] = {}
     most = 0
-    tell = long_answers._tell_a_turn
+    tell = long_answers._gather_a_turn
 
     def counted(told: Iterator[Any], into: list[Any]) -> bool:
         nonlocal most
@@ -157,7 +157,7 @@ async def test_of_many_long_statuses_of_one_client_one_is_made_at_a_time(
         assert all(isinstance(one, bytes) for one in into[1:])
         return done
 
-    monkeypatch.setattr(long_answers, "_tell_a_turn", counted)
+    monkeypatch.setattr(long_answers, "_gather_a_turn", counted)
     async with daemon_with(tmp_path, *made) as daemon:
         party, askers = Party(ADA), [Asker() for _ in range(20)]
         for asker in askers:

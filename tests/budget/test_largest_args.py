@@ -16,7 +16,7 @@ from protocol.errors import Reason
 from protocol.weight import MOST_VALUES
 from supervisor.kernel.hooks.approvals import Question
 from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.operations import INPUTS
+from supervisor.kernel.operations import inputs
 from supervisor.kernel.operations.modules import WAITED
 from supervisor.kernel.parties import Party, Provenance
 from supervisor.policy.principals import ALL_SCOPES, GLOB_CHARS, GLOBS, WILDCARDS, Principal
@@ -118,18 +118,18 @@ async def test_no_step_of_an_op_is_long_whatever_it_is_asked(
     question = Question(prompt="?", asked_by="hook m", origin=origin, form=FORM)
     steps: dict[str, int] = {}
     async with daemon_with(tmp_path, *made) as daemon, trio.open_nursery() as nursery:
-        sessions = daemon.requests._effects.sessions
-        for op in sorted(INPUTS.keys() - UNSIZED):
+        sessions = daemon.sessions
+        for op in sorted(inputs().keys() - UNSIZED):
             nursery.start_soon(daemon.approvals.ask, question)
             await trio.testing.wait_all_tasks_blocked()
             known = KNOWN | {"id": daemon.approvals.waiting(ADA)[-1]["id"]}
-            if "session_id" in INPUTS[op]["properties"] and op != "session.new":
+            if "session_id" in inputs()[op]["properties"] and op != "session.new":
                 known["session_id"] = sessions.new(principal, state=MEMBERS).id
             if op in ("start", "restart", "record", "invoke", "resource.follow"):
                 del known["module"]  # no process is wanted here
-            taken = INPUTS[op]["properties"]
+            taken = inputs()[op]["properties"]
             known = {name: one for name, one in (ENDING | known).items() if name in taken}
-            whole = largest(INPUTS[op]) | {name: ENDING[name] for name in taken if name in ENDING}
+            whole = largest(inputs()[op]) | {name: ENDING[name] for name in taken if name in ENDING}
             for args in (whole, whole | known, *(known | more for more in LARGEST.get(op, ()))):
                 lines = await asked(daemon, principal, op, args)
                 steps[op] = max(steps.get(op, 0), lines)

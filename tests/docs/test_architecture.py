@@ -66,7 +66,7 @@ def test_what_is_set_on_a_part_after_it_was_made_stands_on_the_page() -> None:
         if isinstance(target, ast.Attribute) and ast.unparse(target.value) != "self"
     }
     sentence = re.search(
-        r"Three interfaces are set later, .*? Each", read("docs/architecture.md"), re.DOTALL
+        r"One interface is set later, .*? Each", read("docs/architecture.md"), re.DOTALL
     )
     assert sentence is not None
     assert later == set(re.findall(r"`(\w+(?:\.\w+)+)`", sentence[0]))

@@ -15,7 +15,8 @@ from protocol.events import TYPES
 from protocol.host_call import PiCode, pi_code
 from protocol.journal_event import HOST_OWNED
 from supervisor.kernel.host_calls.methods import METHODS
-from supervisor.kernel.operations import ALL_MODULES, INPUTS, SCOPES, WHOLE_MODULE
+from supervisor.kernel.operations import OPS, inputs
+from supervisor.kernel.requests import LOOKS
 from supervisor.policy.principals import Scope
 from supervisor.policy.session import BOUNDS, Status
 from tests.docs.markdown import Block, blocks, read, rows
@@ -55,8 +56,8 @@ def test_the_events_of_the_table_are_those_of_the_specification() -> None:
 
 def test_the_ops_of_the_table_are_those_of_the_daemon_with_their_args() -> None:
     table = {row[0].strip("`"): row[1] for row in rows(DOCUMENT, "Op")}
-    assert list(table) == list(INPUTS)
-    for op, schema in INPUTS.items():
+    assert list(table) == list(OPS)
+    for op, schema in inputs().items():
         for name in schema["properties"]:
             required = f"`{name}` (required)" in table[op]
             assert f"`{name}`" in table[op]
@@ -124,12 +125,17 @@ def test_each_op_stands_beside_the_scope_that_it_needs() -> None:
         for row in rows(DOCUMENT, "Scope")
         for op in re.findall(r"`([^`]+)`", row[1])
     }
-    assert table == SCOPES
+    assert table.pop("health") is table.pop("describe") is LOOKS
+    assert table == {name: one.scope for name, one in OPS.items()}
 
 
 def test_the_ops_that_need_whole_modules_are_named() -> None:
     said = " ".join(read(DOCUMENT).split())
     (whole,) = re.findall(r"((?:`[a-z.]+`(?:, | and )?)+) need all of their module", said)
     every = said[said.index("need all of their module") : said.index("all modules there may be")]
-    assert set(re.findall(r"`([^`]+)`", whole)) == WHOLE_MODULE
-    assert set(re.findall(r"`([^`]+)`", every)) == ALL_MODULES
+    assert set(re.findall(r"`([^`]+)`", whole)) == {
+        name for name, one in OPS.items() if one.whole_module
+    }
+    assert set(re.findall(r"`([^`]+)`", every)) == {
+        name for name, one in OPS.items() if one.all_modules
+    }

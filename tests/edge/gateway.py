@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from supervisor.kernel.operations import INPUTS
+from supervisor.kernel.operations import inputs
 from tests.bounds import WAIT_S, until
 from tests.cli.fake_daemon import log, ok
 
@@ -128,7 +128,7 @@ class ScriptedDaemon:
                 who = {"name": name, "face": "http", "scopes": ["read"], "modules": ["*"]}
                 return self.opens(frame) or ok({"handle": handle, **who})
             case "describe" if "as" not in frame:
-                return ok({"inputs": INPUTS})
+                return ok({"inputs": inputs()})
             case _ if "as" not in frame:
                 return ok({"handle": frame["input"].get("handle"), "forgotten": False})
         return self.answers(frame)

@@ -12,8 +12,8 @@ import trio.testing
 
 from protocol.errors import Success
 from supervisor.faces.outbox import HIGH_BYTES
+from supervisor.kernel import status
 from supervisor.kernel.kernel import Capacity
-from supervisor.kernel.operations import op
 from supervisor.runtime.held_bytes import HeldBounds
 from tests.faces.in_process import connected
 from tests.faces.lines import request
@@ -35,7 +35,7 @@ async def test_answers_that_are_not_read_are_not_made_for_ever(
         made += 1
         return {"status": "x" * (HIGH_BYTES // 4), "waits_for": [], "missing": []}
 
-    monkeypatch.setattr(op, "module_status", big)
+    monkeypatch.setattr(status, "module_status", big)
     async with (
         daemon_with(tmp_path, actor(tmp_path)) as daemon,
         connected(daemon) as client,

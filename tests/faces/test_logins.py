@@ -13,14 +13,13 @@ import h11
 import pytest
 import trio
 
-from supervisor.kernel.operations import LOGINS, SCOPES
 from supervisor.policy.principals import Principal, Scope
 from tests.bounds import WAIT_S, wait_until
 from tests.faces.http.test_websocket import NOT_ALLOWED, upgraded
 from tests.faces.lines import Client, request
 from tests.faces.mcp.test_http import message
 from tests.faces.running import LOOPBACK, Running, running
-from tests.kernel.test_scopes import ARGS, COMBINATIONS
+from tests.kernel.test_scopes import ARGS, COMBINATIONS, LOGINS, SCOPES
 from tests.principals import ADA
 from tests.system.descriptors import actor
 

@@ -122,7 +122,7 @@ class Lender:
     ) -> None:
         try:
             with self.scope:
-                async with self._daemon.lend(self._source) as changed:
+                async with self._daemon.reloads.lend(self._source) as changed:
                     task_status.started(changed)
                     await self._leave.wait()
                     if self._why is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import trio
@@ -22,7 +23,6 @@ from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Answers, Grant
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Gates
-from supervisor.kernel.operations.op import OwnRequest
 from supervisor.kernel.parties import Lineage, Provenance
 from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.requests import Requests
@@ -116,41 +116,15 @@ class Served(Server):
         self._module.resumed[self._op] += 1
 
 
-class Told:
-    """An op of the daemon's own, which says and answers what it is told to (`operations`)."""
-
-    def __init__(self) -> None:
-        self.channels: dict[str, trio.MemorySendChannel[Log | None]] = {}
-
-    def refusal(self, op: str, args: Any) -> None:
-        del op, args
-
-    def begin(self, op: str, args: dict[str, Any], asked: OwnRequest) -> Awaitable[dict[str, Any]]:
-        del op
-        send, receive = trio.open_memory_channel[Log | None](1 << 20)
-        self.channels[args["name"]] = send
-        return self._serve(args["name"], receive, asked)
-
-    async def _serve(
-        self, name: str, receive: trio.MemoryReceiveChannel[Log | None], asked: OwnRequest
-    ) -> dict[str, Any]:
-        while (event := await receive.receive()) is not None:
-            await asked.emit(event)
-        return {"name": name}
-
-
 class World:
-    """Requests for one fake module `m`, and for the ops of a fake daemon."""
+    """Requests for one fake module `m`."""
 
-    def __init__(
-        self, requests: Requests, module: FakeModule, told: Told, approvals: Approvals
-    ) -> None:
+    def __init__(self, requests: Requests, module: FakeModule, approvals: Approvals) -> None:
         self.requests = requests
         self.approvals = approvals
         self.entries: list[dict[str, Any]] = []
         """Of the journal."""
         self.module = module
-        self.told = told
 
 
 class Host:
@@ -228,16 +202,21 @@ async def pipeline(
     )
     granting: Any = Granting()
     approvals = Approvals(recorder)
-    module, told = FakeModule(folder, "m", protocol, timeouts or {}), Told()
+    module = FakeModule(folder, "m", protocol, timeouts or {})
     fleet: Any = Fleet(module)
-    operations: Any = told
     async with trio.open_nursery() as nursery:
         nursery.start_soon(host.deadlines.run)
-        requests = Requests(
-            host, fleet, effects, nursery, gates=Gates(), approvals=approvals, grants=granting
+        kernel: Any = SimpleNamespace(
+            host=host,
+            fleet=fleet,
+            effects=effects,
+            nursery=nursery,
+            gates=Gates(),
+            approvals=approvals,
+            grants=granting,
         )
-        requests.own.operations = operations
-        world = World(requests, module, told, approvals)
+        requests = Requests(kernel)
+        world = World(requests, module, approvals)
         recorder.overhear(lambda _, body: world.entries.append(json.loads(body)))
         yield world
         nursery.cancel_scope.cancel()

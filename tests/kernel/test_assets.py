@@ -509,7 +509,7 @@ async def test_the_records_are_bounded_in_bytes(
         (tmp_path / "f").write_text("x")
         for _ in range(3):
             await say(daemon, asset("f", metadata={"x": "y" * 1500}), DONE).response()
-        assert daemon.requests._effects.assets.status()["known"] == 1
+        assert daemon.effects.assets.status()["known"] == 1
 
 
 async def test_documents_that_are_damaged_are_left_out(tmp_path: Path) -> None:

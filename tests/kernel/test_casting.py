@@ -17,6 +17,6 @@ async def test_an_agent_that_went_while_others_were_looked_at_is_given_nothing(
 ) -> None:
     """The session was bound to it for good."""
     async with daemon_with(tmp_path, agent(tmp_path, "b")) as daemon:
-        fleet = daemon.requests._fleet
+        fleet = daemon.fleet
         assert isinstance(cast_of("s", Roles(), Able(["a"]), fleet, ADA), Failure)
         assert cast_of("s", Roles(), Able(["a", "b"]), fleet, ADA) == ("b", Roles(agent="b"))

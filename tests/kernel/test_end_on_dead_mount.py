@@ -78,11 +78,11 @@ async def test_only_what_did_not_answer_has_had_its_time_before_the_clients_part
     ) as daemon:
         assert daemon.facts.journal is not None
         monkeypatch.setattr(daemon.facts.journal, "flush", waiting.append)
-        daemon._durability.confirm(lambda _: None)
+        daemon.durability.confirm(lambda _: None)
         with trio.fail_after(WAIT_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(daemon.stop_fleet)
-                while not daemon._durability._none_waits:  # the end waits for the disk
+                while not daemon.durability._none_waits:  # the end waits for the disk
                     await trio.lowlevel.checkpoint()
                 waiting.pop()(failure)
         asked.now = 2 * threads.END_S  # clients take their last answers

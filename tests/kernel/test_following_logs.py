@@ -13,7 +13,7 @@ import trio.testing
 from protocol.events import Log
 from supervisor.kernel.kernel import Congestion, Handle, Kernel, Party
 from tests.factories import PYTHON, descriptor
-from tests.kernel.conftest import GONE, Asker, ask, daemon_with, own, run_op
+from tests.kernel.conftest import GONE, Asker, ask, begin, daemon_with, own, run_op
 from tests.principals import ADA
 
 SAYS = """
@@ -96,7 +96,7 @@ async def test_each_follower_gets_the_lines_from_when_it_came(tmp_path: Path) ->
         assert first.lines[1:] == ["1", "2", "3", "4", "5"]
         assert second.lines == ["2", "3", "4", "5"]
         third = await follow(daemon, lines=0)
-        await daemon.ask(Party(ADA), "m", "health", {})
+        await begin(daemon, "m", "health").response()
         await trio.testing.wait_all_tasks_blocked()
         await first.leave()
         await say(daemon, 6, 6)

@@ -6,10 +6,8 @@ import itertools
 from pathlib import Path
 
 import pytest
-import trio
 
 from protocol.descriptor.model import Descriptor
-from protocol.events import Progress
 from supervisor.kernel.kernel import (
     Capacity,
     DataInUseError,
@@ -23,6 +21,7 @@ from supervisor.policy.findings import Found
 from tests import journals
 from tests.bounds import WAIT_S
 from tests.factories import actor
+from tests.kernel.conftest import Asker, ask, own
 from tests.principals import ADA
 
 
@@ -31,13 +30,11 @@ def kernel(folder: Path, *modules: Descriptor, **options: object) -> Kernel:
 
 
 async def test_a_request_has_its_events_and_one_response(tmp_path: Path) -> None:
-    seen: list[Progress] = []
     async with kernel(tmp_path, actor(tmp_path)) as opened:
         await opened.wait_ready()
-        args = {"op": "events", "args": {"count": 3}}
-        response = await opened.ask(Party(ADA), "m", "invoke", args, seen.append)
-    assert response["ok"]
-    assert len(seen) == 3
+        asker = ask(opened, "m", "events", args={"count": 3})
+        assert (await asker.response()).ok
+    assert len(asker.events) == 3
 
 
 @pytest.mark.parametrize(
@@ -51,45 +48,22 @@ async def test_a_request_has_its_events_and_one_response(tmp_path: Path) -> None
 async def test_what_cannot_be_begun_is_refused_in_its_response(
     tmp_path: Path, tool: str | None, operation: str | None, reason: str
 ) -> None:
+    asker = Asker()
     async with kernel(tmp_path, actor(tmp_path)) as opened:
-        response = await opened.ask(Party(ADA), tool, operation, {"op": "echo"})
+        opened.begin(Party(ADA), tool, operation, {"op": "echo"}, asker)
+        response = await asker.document()
     assert response["error"]["details"]["reason"] == reason
 
 
-async def test_who_stops_waiting_for_a_response_cancels_the_request(tmp_path: Path) -> None:
-    async with kernel(tmp_path, actor(tmp_path)) as opened, trio.open_nursery() as nursery:
-        await opened.wait_ready()
-        party = Party(ADA)
-        nursery.start_soon(opened.ask, party, "m", "invoke", {"op": "hang"})
-
-        async def in_flight() -> int:
-            status = await opened.ask(party, "supervisor", "invoke", {"op": "status"})
-            (module,) = status["result"]["modules"]
-            return int(module["in_flight"])
-
-        with trio.fail_after(WAIT_S):
-            while not await in_flight():
-                await trio.lowlevel.checkpoint()
-            nursery.cancel_scope.cancel()
-
-
 async def test_its_end_answers_what_is_open_and_frees_the_data_directory(tmp_path: Path) -> None:
-    responses: list[dict[str, object]] = []
-    async with trio.open_nursery() as nursery:
-        async with kernel(tmp_path, actor(tmp_path), memory=JournalOptions()) as opened:
-            await opened.wait_ready()
-
-            async def ask() -> None:
-                response = await opened.ask(Party(ADA), "m", "invoke", {"op": "hang"})
-                responses.append(response["error"]["details"])
-
-            nursery.start_soon(ask)
-            await trio.testing.wait_all_tasks_blocked()
-            with pytest.raises(DataInUseError):
-                async with kernel(tmp_path):
-                    pass
-        assert opened.fleet_stopped
-    assert [one["reason"] for one in responses] == ["shutdown"]
+    async with kernel(tmp_path, actor(tmp_path), memory=JournalOptions()) as opened:
+        await opened.wait_ready()
+        asker = ask(opened, "m", "hang")
+        with pytest.raises(DataInUseError):
+            async with kernel(tmp_path):
+                pass
+    assert opened.fleet_stopped
+    assert (await asker.document())["error"]["details"]["reason"] == "shutdown"
     async with kernel(tmp_path):
         pass
     (stop,) = journals.of(tmp_path / "data" / "journal.db", "daemon:stop")
@@ -105,7 +79,7 @@ async def test_bounds_times_and_the_clock_are_those_it_was_given(tmp_path: Path)
         "memory": JournalOptions(),
     }
     async with kernel(tmp_path, **options) as opened:
-        status = await opened.ask(Party(ADA), "supervisor", "invoke", {"op": "status"})
-        assert status["result"]["daemon"]["held_bytes"]["party_limit"] == 1234
+        status = await own(opened, ADA, "status")
+        assert status["daemon"]["held_bytes"]["party_limit"] == 1234
     (start,) = journals.of(tmp_path / "data" / "journal.db", "daemon:start")
     assert 1_000_000 <= start["ts"] < next(ticks)

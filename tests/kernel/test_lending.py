@@ -31,7 +31,7 @@ async def test_lent_modules_are_there_as_long_as_the_block_and_others_are_untouc
     tmp_path: Path,
 ) -> None:
     async with daemon_over(tmp_path, "a") as daemon:
-        async with daemon.lend(lent(tmp_path, "x", "y")):
+        async with daemon.reloads.lend(lent(tmp_path, "x", "y")):
             assert (daemon.reloads.count, cause(daemon)) == (1, f"{EDITOR} came")
             await serving(daemon, "a", "x", "y")
             assert (await ask(daemon, "x", n=1).document())["ok"]
@@ -50,7 +50,7 @@ async def test_lent_modules_are_there_as_long_as_the_block_and_others_are_untouc
 async def test_a_name_that_is_lent_again_goes_on_counting(tmp_path: Path) -> None:
     async with daemon_over(tmp_path) as daemon:
         for number in (1, 2):
-            async with daemon.lend(lent(tmp_path, "x")):
+            async with daemon.reloads.lend(lent(tmp_path, "x")):
                 await serving(daemon, "x")
                 assert instances(daemon) == [f"x#{number}"]
 
@@ -59,7 +59,7 @@ async def test_what_the_owner_changes_is_replaced_and_the_rest_is_untouched(
     tmp_path: Path,
 ) -> None:
     source = lent(tmp_path, "x", "y", "z")
-    async with daemon_over(tmp_path, "a") as daemon, daemon.lend(source) as changed:
+    async with daemon_over(tmp_path, "a") as daemon, daemon.reloads.lend(source) as changed:
         await serving(daemon, "a", "x", "y", "z")
         source.put({"x": text("x"), "y": text("y", description="new"), "w": text("w")})
         plan = await changed()
@@ -80,7 +80,7 @@ read line; id=${{line#*requestId\\":\\"}}; printf '{said}' "${{id%%\\"*}}" "$PWD
     transport = {"protocol": "narratoria", "cwd": "here"}
     where = json.dumps(document(["./where"], name="where", transport=transport)).encode()
     source = lent(tmp_path / "project", where=where)
-    async with daemon_over(tmp_path) as daemon, daemon.lend(source):
+    async with daemon_over(tmp_path) as daemon, daemon.reloads.lend(source):
         answer = await ask(daemon, "where").document()
         assert answer["result"] == str(tmp_path / "project" / "here"), answer
 
@@ -95,7 +95,7 @@ async def test_requests_in_flight_are_answered_before_a_lent_module_goes(tmp_pat
         transport={"protocol": made.protocol},
     )
     async with daemon_over(tmp_path, "a") as daemon:
-        async with daemon.lend(lent(tmp_path, x=json.dumps(slow).encode())):
+        async with daemon.reloads.lend(lent(tmp_path, x=json.dumps(slow).encode())):
             await serving(daemon, "a", "x")
             asker = ask(daemon, "x")
             gate = await trio.to_thread.run_sync(
@@ -114,7 +114,7 @@ async def test_requests_in_flight_are_answered_before_a_lent_module_goes(tmp_pat
 
 async def test_a_lent_module_does_not_take_the_name_of_one_in_a_directory(tmp_path: Path) -> None:
     async with daemon_over(tmp_path, "a") as daemon:
-        async with daemon.lend(lent(tmp_path, "a", "x")):
+        async with daemon.reloads.lend(lent(tmp_path, "a", "x")):
             await serving(daemon, "a", "x")
             taken = f"the name 'a' is taken by {tmp_path}/modules/a.json"
             assert daemon.fleet.quarantine_reasons == {f"{EDITOR}/a": taken}
@@ -128,7 +128,7 @@ async def test_a_file_does_not_take_the_name_of_a_lent_module_but_has_it_after_t
 ) -> None:
     path = tmp_path / "modules" / "x.json"
     async with daemon_over(tmp_path, "a") as daemon:
-        async with daemon.lend(lent(tmp_path, "x")):
+        async with daemon.reloads.lend(lent(tmp_path, "x")):
             await serving(daemon, "a", "x")
             path.write_bytes(text("x", description="of the file"))
             await daemon.reload("the test")
@@ -144,7 +144,8 @@ async def test_of_two_owners_the_first_has_a_name_until_he_goes(tmp_path: Path) 
     async with daemon_over(tmp_path) as daemon, trio.open_nursery() as nursery:
         first = Lender(daemon, lent(tmp_path, "x"))
         await nursery.start(first.run)
-        async with daemon.lend(lent(tmp_path, "y", owner="other", x=text("x", version="2"))):
+        second = lent(tmp_path, "y", owner="other", x=text("x", version="2"))
+        async with daemon.reloads.lend(second):
             await serving(daemon, "x", "y")
             taken = f"the name 'x' is taken by {EDITOR}/x"
             assert daemon.fleet.quarantine_reasons == {"other/x": taken}
@@ -160,7 +161,7 @@ async def test_a_file_that_means_the_same_in_the_same_folder_takes_over_the_proc
     tmp_path: Path,
 ) -> None:
     async with daemon_over(tmp_path) as daemon:
-        async with daemon.lend(lent(tmp_path / "modules", "x")):
+        async with daemon.reloads.lend(lent(tmp_path / "modules", "x")):
             await serving(daemon, "x")
             (tmp_path / "modules" / "x.json").write_bytes(text("x"))
         assert instances(daemon) == ["x#1"]
@@ -169,9 +170,9 @@ async def test_a_file_that_means_the_same_in_the_same_folder_takes_over_the_proc
 
 
 async def test_there_is_one_source_of_an_owner_at_a_time(tmp_path: Path) -> None:
-    async with daemon_over(tmp_path) as daemon, daemon.lend(lent(tmp_path, "x")):
+    async with daemon_over(tmp_path) as daemon, daemon.reloads.lend(lent(tmp_path, "x")):
         with pytest.raises(ValueError, match="there is a source of 'editor session 1' already"):
-            async with daemon.lend(lent(tmp_path, "y")):
+            async with daemon.reloads.lend(lent(tmp_path, "y")):
                 pass
         await serving(daemon, "x")
 
@@ -184,7 +185,11 @@ async def test_a_clash_is_none_of_the_program_of_who_has_the_name(tmp_path: Path
         return json.dumps(made).encode()
 
     one, other = lent(tmp_path, x=watching("a")), lent(tmp_path, owner="b", x=watching("b"))
-    async with daemon_over(tmp_path) as daemon, daemon.lend(one), daemon.lend(other):
+    async with (
+        daemon_over(tmp_path) as daemon,
+        daemon.reloads.lend(one),
+        daemon.reloads.lend(other),
+    ):
         assert daemon.reloads.last is not None
         assert (daemon.reloads.last.changed, daemon.reloads.last.unchanged) == (0, 1)
 
@@ -196,7 +201,7 @@ async def test_a_bad_document_is_quarantined_and_what_it_said_before_goes_on(
     tmp_path: Path,
 ) -> None:
     source = lent(tmp_path, "x", bad=b'{"name": "supervisor"}')
-    async with daemon_over(tmp_path) as daemon, daemon.lend(source) as changed:
+    async with daemon_over(tmp_path) as daemon, daemon.reloads.lend(source) as changed:
         await serving(daemon, "x")
         assert '/name: is "supervisor"' in daemon.fleet.quarantine_reasons[f"{EDITOR}/bad"]
         source.put({"x": b'{"name": "x", "kind": "toll"}'})
@@ -210,7 +215,7 @@ async def test_a_bad_document_is_quarantined_and_what_it_said_before_goes_on(
 async def test_a_source_that_cannot_be_read_keeps_what_was_last_read(tmp_path: Path) -> None:
     owner = Owner("far", tmp_path, "x")
     async with daemon_over(tmp_path, "a") as daemon:
-        async with daemon.lend(owner) as changed:
+        async with daemon.reloads.lend(owner) as changed:
             await serving(daemon, "a", "x")
             owner.unreadable = True
             await changed()
@@ -324,7 +329,7 @@ async def test_an_owner_who_outlives_the_daemon_just_ends(tmp_path: Path) -> Non
         lender.leave()
         await lender.gone.wait()
     with pytest.raises(RefusedError):
-        async with daemon.lend(lent(tmp_path, "y")):
+        async with daemon.reloads.lend(lent(tmp_path, "y")):
             pass
 
 
@@ -344,7 +349,7 @@ async def test_the_program_of_a_lent_module_is_watched(watched: Any, tmp_path: P
     transport = {"protocol": "narratoria"}
     supervision = {"watch": True}
     made = document(["./tool"], name="x", transport=transport, supervision=supervision)
-    async with watched.lend(lent(tmp_path, x=json.dumps(made).encode())):
+    async with watched.reloads.lend(lent(tmp_path, x=json.dumps(made).encode())):
         await serving(watched, "a", "x")
         before = watched.reloads.count
         program(tool, "#!/bin/sh\n# two")

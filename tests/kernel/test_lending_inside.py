@@ -20,7 +20,7 @@ async def test_the_files_of_a_source_that_came_are_watched(tmp_path: Path) -> No
     further.mkdir()
     async with daemon_over(tmp_path, "a") as daemon, trio.open_nursery() as nursery:
         await nursery.start(daemon.watch)
-        async with daemon.lend(DescriptorFiles(further)):
+        async with daemon.reloads.lend(DescriptorFiles(further)):
             (further / "x.json").write_bytes(text("x"))
             await serving(daemon, "a", "x")
             assert cause(daemon) == "a change of the files"

@@ -9,7 +9,7 @@ import trio
 
 from protocol.events import Log, Progress
 from supervisor.kernel.kernel import Kernel, RefusedError
-from supervisor.kernel.operations import INPUTS
+from supervisor.kernel.operations import inputs
 from supervisor.kernel.operations.modules import WAITED
 from supervisor.policy.findings import QuarantinedFile
 from supervisor.policy.lifecycle import State
@@ -181,7 +181,7 @@ FREE = {
 
 @pytest.mark.fault(29)
 def test_each_part_of_what_an_op_takes_has_a_bound() -> None:
-    found = {what for op, schema in INPUTS.items() for what in unbounded(schema, op)}
+    found = {what for op, schema in inputs().items() for what in unbounded(schema, op)}
     assert found == FREE
 
 

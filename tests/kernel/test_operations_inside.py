@@ -8,7 +8,7 @@ import trio
 
 from protocol.errors import Failure, Pieces, Success
 from supervisor.kernel.kernel import Capacity, Congestion, HeldBounds, Party
-from supervisor.kernel.operations import INPUTS, modules
+from supervisor.kernel.operations import modules
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.held_bytes import Account
 from tests.bounds import WAIT_S
@@ -16,13 +16,6 @@ from tests.factories import actor, descriptor
 from tests.kernel.conftest import Asker, daemon_with
 from tests.kernel.test_operations import Events, refused, run
 from tests.principals import ADA
-
-
-async def test_describe_lists_each_op_that_there_is(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path) as daemon:
-        described = daemon.requests.own.operations.describe("supervisor")
-        assert described["inputs"] == INPUTS
-        assert set(INPUTS) == {*daemon.requests.own.operations._ops, "invoke", "session.prompt"}
 
 
 async def test_logs_are_the_last_lines_and_what_follows(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Args of the daemon's own ops that fit plainly."""
+"""The args of the daemon's own ops: their schema has the last word."""
 
 from __future__ import annotations
 
@@ -9,37 +9,43 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.args_schema import ArgsSchema
-from supervisor.kernel.operations import INPUTS
-from supervisor.kernel.operations.op import plainly_fits
+from protocol.errors import Failure
+from supervisor.kernel.operations import OPS, inputs
 
-SCHEMAS = {op: ArgsSchema(schema) for op, schema in INPUTS.items()}
-ODD: list[Any] = [None, True, -1, 0, 1, 1.0, 0.5, 10**12, "", "a", "ready", [], ["a"], [1], {}]
+SCHEMAS = {op: ArgsSchema(schema) for op, schema in inputs().items()}
+ODD: list[Any] = [
+    *(None, True, -1, 0, 1, 1.0, 0.5, 10**12, 2**70, 10**400, 1e300, "", "a", "ready", "http\n"),
+    *([], ["a"], [1], {}, {"agent": None}, {"agent": "a", "tools": ["b"]}, {"x": 1}),
+]
 
 
 @st.composite
-def args_of_ops(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
-    op = draw(st.sampled_from(sorted(INPUTS)))
-    names = st.sampled_from([*INPUTS[op]["properties"], "other"])
-    said = [word for one in INPUTS[op]["properties"].values() for word in one.get("enum", ())]
+def args_of_ops(draw: st.DrawFn) -> tuple[str, Any]:
+    op = draw(st.sampled_from(sorted(OPS)))
+    schema = inputs()[op]
+    said = [word for one in schema["properties"].values() for word in one.get("enum", ())]
     values = st.sampled_from([*ODD, *said, said, "x" * 8193]) | st.lists(st.sampled_from(ODD))
-    return op, draw(st.dictionaries(names, values))
+    needed = dict.fromkeys(schema["required"], values)
+    free = {name: values for name in [*schema["properties"], "other"] if name not in needed}
+    args = draw(st.fixed_dictionaries(needed, optional=free) | st.sampled_from(ODD))
+    return op, args
 
 
 @given(args_of_ops())
-def test_what_fits_plainly_fits_the_schema(asked: tuple[str, dict[str, Any]]) -> None:
+def test_args_are_taken_if_their_schema_allows_them(asked: tuple[str, Any]) -> None:
     op, args = asked
-    if plainly_fits(INPUTS[op], args):
-        assert SCHEMAS[op].fault(args) is None
+    taken = OPS[op].check(args)
+    assert isinstance(taken, Failure) == (SCHEMAS[op].fault(args) is not None)
 
 
-@pytest.mark.parametrize(
-    ("op", "args"),
-    [
-        ("status", {"module": "m", "inputs": True}),
-        ("wait", {"modules": ["a", "b"], "for": "ready"}),
-        ("session.list", {"limit": 5}),
-        ("events", {"since": 7, "follow": True, "event": "module:*"}),
-    ],
-)
-def test_usual_args_fit_plainly(op: str, args: dict[str, Any]) -> None:
-    assert plainly_fits(INPUTS[op], args)
+@pytest.mark.parametrize("op", sorted(OPS))
+def test_what_may_be_left_out_has_the_default_of_the_schema(op: str) -> None:
+    schema = inputs()[op]
+    known: dict[str, Any] = {"string": "a", "integer": 0, "object": {}}
+    args = {name: known[schema["properties"][name]["type"]] for name in schema["required"]}
+    defaults = {
+        name: one["default"] for name, one in schema["properties"].items() if "default" in one
+    }
+    taken = OPS[op].check(args)
+    assert not isinstance(taken, Failure)
+    assert taken == OPS[op].check(defaults | args)

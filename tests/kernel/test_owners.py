@@ -13,7 +13,7 @@ import trio
 
 from protocol.events import Log
 from supervisor.kernel.kernel import JournalOptions, Kernel, Party
-from supervisor.kernel.operations import SCOPES
+from supervisor.kernel.operations import OPS
 from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import ALL_SCOPES, EVERYTHING, Principal, Scope
 from tests.factories import actor
@@ -379,7 +379,7 @@ async def test_a_bad_narrowing_changes_nothing(tmp_path: Path) -> None:
 
 def test_the_table_has_been_looked_at_with_owners_in_mind() -> None:
     # What shows or takes something that has an owner is held to it above; a new op comes here.
-    owned = {op for op in SCOPES if op.split(".")[0] in {"session", "asset", "ui"}}
+    owned = {op for op in OPS if op.split(".")[0] in {"session", "asset", "ui"}}
     assert owned | {"approvals", "approve", "events", "status", "invoke"} == {
         *("session.new", "session.list", "session.show", "session.fork", "session.end"),
         *(

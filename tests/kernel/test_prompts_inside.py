@@ -58,7 +58,7 @@ async def test_who_watches_a_session_sees_its_course(tmp_path: Path) -> None:
         watched = Subscription(ADA, session_id="s")
         stranger = Principal("bob", "http", frozenset({Scope.READ}))
         others = Subscription(stranger, session_id="s")
-        ui = daemon.requests.own.prompts.ui
+        ui = daemon.effects.ui
         for one in (watched, others):
             ui.subscribe(one)
         await op(daemon, "session.new", session_id="s")

@@ -11,7 +11,9 @@ import trio.testing
 
 from protocol.errors import Reason
 from supervisor.kernel.kernel import JournalOptions, Kernel, Party
-from supervisor.kernel.operations import ALL_MODULES, INPUTS, LOGINS, SCOPES, WHOLE_MODULE
+from supervisor.kernel.operations import OPS
+from supervisor.kernel.operations.op import OfModule
+from supervisor.kernel.requests import LOOKS
 from supervisor.policy.principals import (
     ALL_SCOPES,
     EVERYTHING,
@@ -24,6 +26,14 @@ from supervisor.policy.verdict import Stopped
 from tests.factories import actor
 from tests.kernel.conftest import Asker, daemon_with, own
 from tests.principals import ADA
+
+SCOPES = {
+    **{name: one.scope for name, one in OPS.items()},
+    **dict.fromkeys(("health", "describe"), LOOKS),
+}
+ALL_MODULES = {name for name, one in OPS.items() if one.all_modules}
+WHOLE_MODULE = {name for name, one in OPS.items() if one.whole_module}
+LOGINS = {name for name, one in OPS.items() if one.for_logins}
 
 ARGS: dict[str, dict[str, Any]] = {
     "status": {},
@@ -99,15 +109,13 @@ async def reason(daemon: Kernel, who: Principal, tool: str, what: str, **content
 
 
 def test_each_op_has_a_scope_and_there_is_no_other() -> None:
-    assert set(SCOPES) == set(INPUTS) | {"health", "describe"}
-    assert set(ARGS) == set(INPUTS)
-    assert SCOPES.keys() >= ALL_MODULES | WHOLE_MODULE
+    assert set(ARGS) == set(OPS)
     assert {op for op, scope in SCOPES.items() if scope is None} == {"narrow", "mcp"}
 
 
-@pytest.mark.parametrize("one", WHOLE_MODULE)
+@pytest.mark.parametrize("one", sorted(WHOLE_MODULE))
 def test_what_needs_a_whole_module_names_it(one: str) -> None:
-    assert "module" in INPUTS[one]["required"]
+    assert issubclass(OPS[one].args, OfModule)
 
 
 @pytest.mark.parametrize("has", COMBINATIONS, ids=lambda has: "+".join(sorted(has)) or "none")

@@ -19,7 +19,7 @@ from supervisor.kernel.ui_events import Subscription, UiEvents
 from supervisor.policy.principals import Principal, Scope
 from supervisor.runtime.held_bytes import HeldBytes
 from tests.factories import actor
-from tests.kernel.conftest import Asker, daemon_with, run_op
+from tests.kernel.conftest import Asker, begin, daemon_with, run_op
 from tests.principals import ADA
 
 HERE = Provenance("m", "say", "r1", "s-1")
@@ -361,8 +361,8 @@ async def test_the_op_streams_the_events_of_all_invocations(tmp_path: Path) -> N
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon, trio.open_nursery() as nursery:
         send, receive = trio.open_memory_channel[Any](10)
         args = {"events": ["to*"], "module": "m"}
-        assert daemon.requests.own.operations.refusal("ui.subscribe", args) is None
-        assert daemon.requests.own.operations.refusal("ui.subscribe", {"events": []}) is not None
+        asker = begin(daemon, "supervisor", "ui.subscribe", {"events": []})
+        assert not (await asker.response()).ok
         with pytest.raises(RefusedError, match="no session 'none'"):
             await run_op(daemon, "ui.subscribe", {"session_id": "none"}, send.send)
 
@@ -373,7 +373,7 @@ async def test_the_op_streams_the_events_of_all_invocations(tmp_path: Path) -> N
             await run_op(daemon, "ui.subscribe", args, emit)
 
         nursery.start_soon(subscribe)
-        ui_of_daemon = daemon.requests._effects.ui
+        ui_of_daemon = daemon.effects.ui
         while not ui_of_daemon.status()["subscribers"]:
             await trio.lowlevel.checkpoint()
         askers = []

@@ -9,13 +9,13 @@ be read again, a file that was only touched is still the same.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from protocol.errors import Reason
-from protocol.events import Log
 from supervisor.kernel.assets.checks import DIGEST_BYTES, AssetChecks
 from supervisor.kernel.assets.files import (
     AssetFileError,
@@ -26,97 +26,23 @@ from supervisor.kernel.assets.files import (
     opened,
 )
 from supervisor.kernel.assets.registry import AssetRecord
-from supervisor.kernel.operations.op import MODULE, WORD, Op, OpGroup, OwnRequest, args_schema
+from supervisor.kernel.operations.op import (
+    Args,
+    ModuleName,
+    Natural,
+    OwnRequest,
+    Positive,
+    Word,
+    op,
+)
 from supervisor.kernel.parties import DAEMON, Provenance, RefusedError, or_refused
+from supervisor.policy.principals import Scope
+
+if TYPE_CHECKING:
+    from supervisor.kernel.kernel import Kernel
 
 LISTED = 1000
 """The most assets in a list: the newest ones."""
-
-_ASSET = {
-    **WORD,
-    "description": "an asset's id, its beginning, or the module's own assetId (the newest of it)",
-}
-
-
-class AssetOps(OpGroup):
-    INPUTS: ClassVar[Mapping[str, Any]] = {
-        "asset.list": args_schema(session_id=WORD, module=MODULE, request_id=WORD),
-        "asset.show": args_schema(("asset",), asset=_ASSET),
-        "asset.read": args_schema(("asset",), asset=_ASSET),
-        "asset.content": args_schema(
-            ("asset",),
-            asset=_ASSET,
-            offset={"type": "integer", "minimum": 0, "default": 0},
-            length={"type": "integer", "minimum": 1, "description": "all that follows if left out"},
-            last={
-                "type": "integer",
-                "minimum": 1,
-                "description": "the last ones, in place of both",
-            },
-        ),
-    }
-
-    def ops(self) -> Mapping[str, Op]:
-        return {
-            "asset.list": self._list,
-            "asset.show": self._show,
-            "asset.read": self._read,
-            "asset.content": self._content,
-        }
-
-    async def _list(self, args: dict[str, Any], asked: OwnRequest) -> Any:
-        found = await self._parts.effects.assets.select(asked.principal, **args)
-        shown = found[-LISTED:]
-        return {
-            "assets": [one.shown(whole=False) for one in shown],
-            "left_out": len(found) - len(shown),
-            "forgotten": self._parts.effects.assets.forgotten,
-        }
-
-    async def _show(self, args: dict[str, Any], asked: OwnRequest) -> Any:
-        found = await self._parts.effects.assets.find(args["asset"], asked.principal)
-        return found.shown(whole=True)
-
-    async def _read(self, args: dict[str, Any], asked: OwnRequest) -> Any:
-        return await self._noted(
-            "asset.read",
-            args,
-            asked,
-            lambda one: read_asset(one, self._parts.effects.assets.checks),
-        )
-
-    async def _content(self, args: dict[str, Any], asked: OwnRequest) -> Any:
-        wanted = {name: int(args[name]) for name in ("offset", "length", "last") if name in args}
-        checks, part = self._parts.effects.assets.checks, ByteRange(**wanted)
-        return await self._noted(
-            "asset.content", args, asked, lambda one: send_content(one, checks, part, asked.emit)
-        )
-
-    async def _noted(
-        self,
-        op: str,
-        args: dict[str, Any],
-        asked: OwnRequest,
-        read: Callable[[AssetRecord], Awaitable[dict[str, Any]]],
-    ) -> Any:
-        reader = self._reader(op, asked)
-        record = await self._parts.effects.assets.find(args["asset"], asked.principal)
-        try:
-            result = await read(record)
-        except RefusedError as error:
-            self._parts.effects.assets.note_read(record, error.failure, reader)
-            raise
-        self._parts.effects.assets.note_read(record, None, reader)
-        return result
-
-    def _reader(self, op: str, asked: OwnRequest) -> Provenance:
-        """Return the origin of a read: the principal, in the session that was named with the op."""
-        principal, session_id = asked.principal, asked.session_id
-        if session_id is not None:
-            or_refused(self._parts.effects.sessions.find(session_id, principal))
-        request_id = self._parts.next_request_id()
-        return Provenance(DAEMON, op, request_id, session_id, by=principal.by)
-
 
 PIECE_BYTES = 1 << 18
 """Bytes per read, and per event."""
@@ -125,12 +51,22 @@ READ_CHECK_S = 10.0
 """The longest a client waits for the look at a file."""
 
 
-class ByteRange(msgspec.Struct, frozen=True):
-    """The bytes that are wanted: `length` from `offset` on, or the `last` ones."""
+class AssetListArgs(Args):
+    session_id: Word | None = None
+    module: ModuleName | None = None
+    request_id: Word | None = None
 
-    offset: int = 0
-    length: int | None = None
-    last: int | None = None
+
+class AssetArgs(Args):
+    asset: Annotated[
+        Word, "an asset's id, its beginning, or the module's own assetId (the newest of it)"
+    ]
+
+
+class AssetContentArgs(AssetArgs):
+    offset: Natural = 0
+    length: Annotated[Positive | None, "all that follows if left out"] = None
+    last: Annotated[Positive | None, "the last ones, in place of both"] = None
 
     def within(self, size: int) -> tuple[int, int]:
         """Return the offset and the length; raises `RefusedError` if that is beyond the end."""
@@ -144,41 +80,84 @@ class ByteRange(msgspec.Struct, frozen=True):
         return self.offset, left if self.length is None else min(self.length, left)
 
 
-async def send_content(
-    record: AssetRecord,
-    checks: AssetChecks,
-    part: ByteRange,
-    emit: Callable[[Log], Awaitable[None]],
-) -> dict[str, Any]:
-    """Emit the size and the offset, then the bytes; raises `RefusedError`.
+@op("asset.list", Scope.READ, AssetListArgs)
+async def list_assets(kernel: Kernel, args: AssetListArgs, request: OwnRequest) -> dict[str, Any]:
+    assets = kernel.effects.assets
+    given = {key: one for key, one in msgspec.structs.asdict(args).items() if one is not None}
+    found = await assets.select(request.principal, **given)
+    shown = found[-LISTED:]
+    return {
+        "assets": [one.shown(whole=False) for one in shown],
+        "left_out": len(found) - len(shown),
+        "forgotten": assets.forgotten,
+    }
+
+
+@op("asset.show", Scope.READ, AssetArgs)
+async def show_asset(kernel: Kernel, args: AssetArgs, request: OwnRequest) -> dict[str, Any]:
+    found = await kernel.effects.assets.find(args.asset, request.principal)
+    return found.shown(whole=True)
+
+
+@op("asset.read", Scope.READ, AssetArgs)
+async def read_asset(kernel: Kernel, args: AssetArgs, request: OwnRequest) -> dict[str, Any]:
+    """Return `asset`, `path`, `copy` and what was `verified`."""
+    async with _noted(kernel, args, request) as record:
+        found, _ = await _looked_at(record, kernel.effects.assets.checks)
+        return {"asset": record.asset, "media_type": record.media_type, **found}
+
+
+@op("asset.content", Scope.READ, AssetContentArgs)
+async def send_asset(kernel: Kernel, args: AssetContentArgs, request: OwnRequest) -> dict[str, Any]:
+    """Emit the size and the offset, then the bytes.
 
     The file is opened for each piece, so that none stays open for a client that does not read; it
     has to be the one that was looked at.
     """
-    found, seen = await _looked_at(record, checks)
-    offset, length = part.within(record.size)
-    known = {
-        "asset": record.asset,
-        "media_type": record.media_type,
-        "size": record.size,
-        "sha256": record.sha256,
-        "offset": offset,
-        "length": length,
-    }
-    await emit(_log(f"{length} bytes of {record.asset}", known))
-    end = offset + length
-    while offset < end:
-        size = min(PIECE_BYTES, end - offset)
-        piece = await _piece(record, checks, seen, offset, size)
-        if len(piece) != size:
-            raise _changed(record, {"file": "it was written to while it was read"})
-        await emit(_log(f"{size} bytes", {"offset": offset, "data": piece}))
-        offset += size
-    return {**known, "verified": found["verified"]}
+    checks = kernel.effects.assets.checks
+    async with _noted(kernel, args, request) as record:
+        found, seen = await _looked_at(record, checks)
+        offset, length = args.within(record.size)
+        known = {
+            "asset": record.asset,
+            "media_type": record.media_type,
+            "size": record.size,
+            "sha256": record.sha256,
+            "offset": offset,
+            "length": length,
+        }
+        await request.say(f"{length} bytes of {record.asset}", known)
+        end = offset + length
+        while offset < end:
+            size = min(PIECE_BYTES, end - offset)
+            piece = await _piece(record, checks, seen, offset, size)
+            if len(piece) != size:
+                raise _changed(record, {"file": "it was written to while it was read"})
+            await request.say(f"{size} bytes", {"offset": offset, "data": piece})
+            offset += size
+        return {**known, "verified": found["verified"]}
 
 
-def _log(words: str, fields: dict[str, Any]) -> Log:
-    return Log(version="0", level="info", message=words, fields=fields)
+@asynccontextmanager
+async def _noted(
+    kernel: Kernel, args: AssetArgs, request: OwnRequest
+) -> AsyncIterator[AssetRecord]:
+    """Give the asset that is read, and note the read in the journal.
+
+    Its origin is the principal, in the session that was named with the op.
+    """
+    assets, principal, session_id = kernel.effects.assets, request.principal, request.session_id
+    if session_id is not None:
+        or_refused(kernel.sessions.find(session_id, principal))
+    request_id = kernel.host.next_request_id()
+    reader = Provenance(DAEMON, request.what, request_id, session_id, by=principal.by)
+    record = await assets.find(args.asset, principal)
+    try:
+        yield record
+    except RefusedError as error:
+        assets.note_read(record, error.failure, reader)
+        raise
+    assets.note_read(record, None, reader)
 
 
 async def _piece(
@@ -196,12 +175,6 @@ async def _piece(
             return b""
 
     return await checks.in_thread(record.module, READ_CHECK_S, work) or b""
-
-
-async def read_asset(record: AssetRecord, checks: AssetChecks) -> dict[str, Any]:
-    """Return `asset`, `path`, `copy` and what was `verified`; raises `RefusedError`."""
-    found, _ = await _looked_at(record, checks)
-    return {"asset": record.asset, "media_type": record.media_type, **found}
 
 
 async def _looked_at(record: AssetRecord, checks: AssetChecks) -> tuple[dict[str, Any], OpenFile]:

@@ -1,22 +1,116 @@
-"""The ops that tell what happens: `events`, of the journal, and `ui.subscribe`, of `ui_event`s."""
+"""The ops that tell what happens: `record`, of a module, and `events`, of the journal.
+
+Each entry that `record` streams is a `log` event: its message is one readable line, its `fields`
+the entry of a transcript as a file has it, the header first. A client that does not read slows down
+only itself: entries that do not fit into the recording's buffer are dropped and counted, and an
+entry says so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+import datetime as dt
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+import trio
+from msgspec import Meta
 
 from protocol.errors import Reason
-from protocol.events import Log
-from protocol.problem import quoted
-from supervisor.kernel.operations.op import MODULE, WORD, Op, OpGroup, OwnRequest, args_schema
-from supervisor.kernel.parties import RefusedError, or_refused
-from supervisor.kernel.ui_events import NAME_CHARS, Subscription
-from supervisor.policy.principals import Principal
+from protocol.json_line import excerpt
+from protocol.transcript import Entry, Header, header_of
+from supervisor.kernel.operations.op import (
+    Args,
+    ModuleName,
+    Natural,
+    OfModule,
+    OwnRequest,
+    Word,
+    op,
+    seen_module,
+)
+from supervisor.kernel.parties import RefusedError
+from supervisor.policy.principals import Principal, Scope
+from supervisor.runtime.supervision.module import Module
+from supervisor.transcripts.recording import Recording
+
+if TYPE_CHECKING:
+    from supervisor.kernel.kernel import Kernel
 
 Sees = Callable[[bytes], bool]
 """Takes an entry as it is stored; called in the thread that reads."""
+
+MAX_SECONDS = 7 * 24 * 3600.0
+"""The longest recording, also if the args name no time."""
+
+
+class RecordArgs(OfModule):
+    seconds: Annotated[
+        Annotated[float, Meta(gt=0, le=MAX_SECONDS)] | None,
+        "end after so long; else when it is cancelled",
+    ] = None
+    until_exit: Annotated[bool, "end when a process of it has ended"] = False
+    restart: Annotated[bool, "replace its process, and record the new one from the spawn on"] = (
+        False
+    )
+
+
+@op("record", Scope.ADMIN, RecordArgs, whole_module=True)
+async def record(kernel: Kernel, args: RecordArgs, request: OwnRequest) -> dict[str, Any]:
+    module = seen_module(kernel, args.module, request.principal)
+    if not module.descriptor.transport.command:
+        words = f"{module.name} is a service: only what a process says can be recorded"
+        raise RefusedError.because(Reason.INVALID_ARGS, words)
+    recording = Recording(request.party.account, until_exit=args.until_exit)
+    entries = 0
+
+    async def send(some: list[Entry]) -> None:
+        nonlocal entries
+        for one in some:
+            await _tell_entry(request, one)
+        entries += len(some)
+        await trio.lowlevel.checkpoint()  # `emit` does not wait while there is room
+
+    async def end_in_time() -> None:
+        await trio.sleep(args.seconds or MAX_SECONDS)
+        recording.end("the time is over")
+
+    when = dt.datetime.now(dt.UTC)
+    header = header_of(module.descriptor, when.isoformat(timespec="milliseconds"))
+    await _tell_entry(request, header)
+    module.taps.attach(recording, from_spawn=args.restart)
+    try:
+        if args.restart:
+            module.restart("a recording")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(end_in_time)
+            nursery.start_soon(_end_with, kernel, module, recording)
+            await recording.stream(send)
+            nursery.cancel_scope.cancel()
+    finally:
+        module.taps.detach(recording)
+        recording.drop()
+    missing = recording.missing_bytes
+    return {"module": module.name, "entries": entries, "missing_bytes": missing}
+
+
+async def _end_with(kernel: Kernel, module: Module, recording: Recording) -> None:
+    """End the recording once its module is gone; a module that comes back is another."""
+    places = (kernel.fleet.modules, kernel.fleet.leaving)
+    await kernel.fleet.wait_until(
+        lambda: all(one.get(module.name) is not module for one in places) or None
+    )
+    recording.end("the module was removed")
+
+
+async def _tell_entry(request: OwnRequest, entry: Header | Entry) -> None:
+    if isinstance(entry, Header):
+        words = f"transcript of {entry.module}"
+    else:
+        what = "outcome" if entry.outcome is not None else entry.event or "request"
+        said = excerpt(entry.content()) if entry.is_line else what
+        words = f"{entry.instance or ''} {entry.source}: {said}".strip()
+    await request.say(words, msgspec.to_builtins(entry))
 
 
 EVENTS = 50
@@ -27,105 +121,35 @@ PATTERN_CHARS = 200
 """The longest event has 20; a slow pattern must not be long too."""
 
 
-class EventOps(OpGroup):
-    INPUTS: ClassVar[Mapping[str, Any]] = {
-        "events": args_schema(
-            since={
-                "type": "integer",
-                "minimum": 0,
-                "description": "entries after the one with this seq; the last ones if left out",
-            },
-            since_ts={
-                "type": "number",
-                "minimum": 0,
-                "description": "no older ones (Unix time, s)",
-            },
-            last={"type": "integer", "minimum": 0, "maximum": MAX_EVENTS, "default": EVENTS},
-            limit={
-                "type": "integer",
-                "minimum": 1,
-                "maximum": MAX_EVENTS,
-                "description": "no more than so many; all if left out",
-            },
-            follow={"type": "boolean", "default": False},
-            event={
-                "type": "string",
-                "maxLength": PATTERN_CHARS,
-                "description": "a pattern for the name: *, ? and [...]",
-            },
-            module=MODULE,
-            session_id=WORD,
-            journal={
-                **WORD,
-                "description": "whose seq `since` is; from the first event of a former answer",
-            },
-        ),
-    }
-
-    def ops(self) -> Mapping[str, Op]:
-        return {"events": self._events}
-
-    async def _events(self, args: dict[str, Any], asked: OwnRequest) -> Any:
-        if self._parts.feed is None:
-            words = "this daemon keeps no journal"
-            raise RefusedError.because(Reason.STORAGE, words)
-        sees = sight(asked.principal, self._parts.effects.sessions.owner_of)
-        return await self._parts.feed.send(
-            {"last": EVENTS, **args}, asked.emit, sees, asked.principal
-        )
+class EventsArgs(Args):
+    since: Annotated[
+        Natural | None, "entries after the one with this seq; the last ones if left out"
+    ] = None
+    since_ts: Annotated[Annotated[float, Meta(ge=0)] | None, "no older ones (Unix time, s)"] = None
+    last: Annotated[int, Meta(ge=0, le=MAX_EVENTS)] = EVENTS
+    limit: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_EVENTS)] | None, "no more than so many; all if left out"
+    ] = None
+    follow: bool = False
+    event: Annotated[
+        Annotated[str, Meta(max_length=PATTERN_CHARS)] | None,
+        "a pattern for the name: *, ? and [...]",
+    ] = None
+    module: ModuleName | None = None
+    session_id: Word | None = None
+    journal: Annotated[
+        Word | None, "whose seq `since` is; from the first event of a former answer"
+    ] = None
 
 
-PATTERNS = 32
-"""Names, or beginnings of names, in one subscription."""
-
-WATCHING = "watching for ui events"
-
-
-class UiOps(OpGroup):
-    INPUTS: ClassVar[Mapping[str, Any]] = {
-        "ui.subscribe": args_schema(
-            events={
-                "type": "array",
-                "items": {"type": "string", "maxLength": NAME_CHARS},
-                "minItems": 1,
-                "maxItems": PATTERNS,
-                "default": ["*"],
-                "description": "names; one that ends in * is each that begins so",
-            },
-            session_id=WORD,
-            module=MODULE,
-        ),
-    }
-
-    def ops(self) -> Mapping[str, Op]:
-        return {"ui.subscribe": self._subscribe}
-
-    async def _subscribe(self, args: dict[str, Any], asked: OwnRequest) -> Any:
-        patterns = args.get("events", ["*"])
-        for index, one in enumerate(patterns):
-            if "*" in one[:-1]:
-                words = f"{quoted(one)} has a `*` that is not its end: say a name, what it begins"
-                words += " with (`tool.*`), or `*` for each"
-                pointer = f"/events/{index}"
-                raise RefusedError.because(Reason.INVALID_ARGS, words, pointer=pointer)
-        session_id = args.get("session_id")
-        if session_id is not None:
-            or_refused(self._parts.effects.sessions.find_live(session_id, asked.principal))
-        subscription = Subscription(
-            asked.principal,
-            patterns,
-            session_id,
-            args.get("module"),
-            asked.party.label,
-        )
-        unsubscribe = self._parts.effects.ui.subscribe(subscription)
-        try:
-            # So that a client knows from when on it misses nothing.
-            await asked.emit(Log(version="0", level="info", message=WATCHING))
-            while True:  # until it is cancelled
-                await asked.emit(await self._parts.effects.ui.next(subscription))
-        finally:
-            unsubscribe()
+@op("events", Scope.READ, EventsArgs)
+async def events(kernel: Kernel, args: EventsArgs, request: OwnRequest) -> dict[str, Any]:
+    if kernel.feed is None:
+        words = "this daemon keeps no journal"
+        raise RefusedError.because(Reason.STORAGE, words)
+    principal = request.principal
+    sees = sight(principal, kernel.sessions.owner_of)
+    return await kernel.feed.send(msgspec.structs.asdict(args), request.emit, sees, principal)
 
 
 class _By(msgspec.Struct, frozen=True):

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import trio
+from msgspec import Meta
 
 from protocol.connection import Notified
-from protocol.events import Log
 from protocol.frames import encode
-from supervisor.kernel.operations.long_answers import LongAnswers
-from supervisor.kernel.operations.op import (
-    MODULE,
-    WORD,
-    Op,
-    OpGroup,
-    OwnRequest,
-    Parts,
-    args_schema,
-)
+from supervisor.kernel.operations.op import Args, OfModule, OwnRequest, Word, op, seen_module
 from supervisor.kernel.resource_updates import URI_CHARS, ResourceFollower
+from supervisor.policy.principals import Scope
+
+if TYPE_CHECKING:
+    from supervisor.kernel.kernel import Kernel
 
 NOTIFICATIONS, NOTIFIED_BYTES = 256, 1 << 20
 """Notifications of extensions that may wait for a client; more are left out."""
@@ -35,128 +29,103 @@ LOOKED_AT = 256
 FOLLOWING = "following a resource"
 
 
-class OfferOps(OpGroup):
-    INPUTS: ClassVar[Mapping[str, Any]] = {
-        "offers": args_schema(
-            follow={
-                "type": "boolean",
-                "default": False,
-                "description": "report each change, instead of the offers themselves",
-            },
-            notifications={
-                "type": "boolean",
-                "default": False,
-                "description": "with `follow`, report notifications of MCP extensions, too",
-            },
-            wait={
-                "type": "boolean",
-                "default": True,
-                "description": "wait for modules that are starting, and of which nothing is known",
-            },
-            look_again={
-                "type": "array",
-                "items": WORD,
-                "maxItems": LOOKED_AT,
-                "default": [],
-                "description": "MCP servers that are asked before whether they have more by now",
-            },
-            detail={
-                "type": "boolean",
-                "default": False,
-                "description": "tell of each whether it `serves`, and the `ops` that are covered;"
-                " disabled modules come, too",
-            },
-            known={
-                "type": "integer",
-                "description": "a `version`: while it is still that, `modules` is left out",
-            },
-        ),
-        "resource.follow": args_schema(
-            ("module", "uri"),
-            module=MODULE,
-            uri={"type": "string", "minLength": 1, "maxLength": URI_CHARS},
-        ),
-    }
+class OffersArgs(Args):
+    follow: Annotated[bool, "report each change, instead of the offers themselves"] = False
+    notifications: Annotated[bool, "with `follow`, report notifications of MCP extensions, too"] = (
+        False
+    )
+    wait: Annotated[bool, "wait for modules that are starting, and of which nothing is known"] = (
+        True
+    )
+    look_again: Annotated[
+        tuple[Word, ...],
+        Meta(max_length=LOOKED_AT),
+        "MCP servers that are asked before whether they have more by now",
+    ] = ()
+    detail: Annotated[
+        bool,
+        "tell of each whether it `serves`, and the `ops` that are covered;"
+        " disabled modules come, too",
+    ] = False
+    known: Annotated[int | None, "a `version`: while it is still that, `modules` is left out"] = (
+        None
+    )
 
-    def __init__(self, parts: Parts) -> None:
-        super().__init__(parts)
-        self._answers = LongAnswers()
 
-    def ops(self) -> Mapping[str, Op]:
-        return {"offers": self._offers, "resource.follow": self._follow_resource}
+@op("offers", Scope.READ, OffersArgs)
+async def offers(kernel: Kernel, args: OffersArgs, request: OwnRequest) -> Any:
+    catalogue, principal = kernel.catalogue, request.principal
+    if args.follow:
+        await _follow_offers(kernel, request, notifications=args.notifications)
+    if args.wait:
+        await catalogue.wait_known(principal)
+    await catalogue.look_again(principal, args.look_again)
+    version = catalogue.version  # what changes while it is told is told of as a change
+    if version == args.known:
+        return {"version": version}
+    offering = catalogue.offering(principal, detail=args.detail)
+    told = (one and msgspec.Raw(encode(one)) for one in offering)
+    return await kernel.long_answers.gather(told, {"version": version}, request.party)
 
-    async def _offers(self, args: dict[str, Any], asked: OwnRequest) -> Any:
-        catalogue, principal = self._parts.catalogue, asked.principal
-        if args.get("follow"):
-            await self._follow(asked, notifications=args.get("notifications", False))
-        if args.get("wait", True):
-            await catalogue.wait_known(principal)
-        await catalogue.look_again(principal, args.get("look_again", ()))
-        version = catalogue.version  # what changes while it is told is told of as a change
-        if version == args.get("known"):
-            return {"version": version}
-        detail = args.get("detail", False)
-        offering = catalogue.offering(principal, detail=detail)
-        told = (one and msgspec.Raw(encode(one)) for one in offering)
-        begun = self._answers.tell(told, {"version": version}, asked.party.telling)
-        return begun if isinstance(begun, dict) else await begun
 
-    async def _follow(self, asked: OwnRequest, *, notifications: bool) -> None:
-        some, is_changed = trio.Event(), False
-        waiting: list[tuple[str, Notified]] = []
+async def _follow_offers(kernel: Kernel, request: OwnRequest, *, notifications: bool) -> None:
+    some, is_changed = trio.Event(), False
+    waiting: list[tuple[str, Notified]] = []
 
-        def tell() -> None:
-            nonlocal is_changed
-            is_changed = True
+    def tell() -> None:
+        nonlocal is_changed
+        is_changed = True
+        some.set()
+
+    def notified(module: str, told: Notified) -> None:
+        if not notifications or len(waiting) >= NOTIFICATIONS:
+            return
+        size = sum(one.size_bytes for _, one in waiting) + told.size_bytes
+        if size <= NOTIFIED_BYTES and request.principal.sees(module):
+            waiting.append((module, told))
             some.set()
 
-        def notified(module: str, told: Notified) -> None:
-            if not notifications or len(waiting) >= NOTIFICATIONS:
-                return
-            size = sum(one.size_bytes for _, one in waiting) + told.size_bytes
-            if size <= NOTIFIED_BYTES and asked.principal.sees(module):
-                waiting.append((module, told))
-                some.set()
+    unfollow = kernel.catalogue.follow(tell, notified)
+    try:
+        while True:  # until it is cancelled
+            await some.wait()
+            some = trio.Event()
+            if is_changed:
+                is_changed, changed = False, {"version": kernel.catalogue.version}
+                await request.say("what modules offer has changed", changed)
+            told, waiting = waiting, []
+            for module, one in told:
+                fields = {"module": module, "method": one.method, "params": one.params}
+                await request.say("a notification of an extension", fields)
+    finally:
+        unfollow()
 
-        unfollow = self._parts.catalogue.follow(tell, notified)
-        try:
-            while True:  # until it is cancelled
-                await some.wait()
-                some = trio.Event()
-                if is_changed:
-                    is_changed, changed = False, {"version": self._parts.catalogue.version}
-                    words = "what modules offer has changed"
-                    await asked.emit(Log(version="0", level="info", message=words, fields=changed))
-                told, waiting = waiting, []
-                for module, one in told:
-                    fields = {"module": module, "method": one.method, "params": one.params}
-                    words = "a notification of an extension"
-                    await asked.emit(Log(version="0", level="info", message=words, fields=fields))
-        finally:
-            unfollow()
 
-    async def _follow_resource(self, args: dict[str, Any], asked: OwnRequest) -> Any:
-        module = self._parts.module(args["module"], asked.principal)
-        changed: dict[str, None] = {}
-        some = trio.Event()
+class ResourceArgs(OfModule):
+    uri: Annotated[str, Meta(min_length=1, max_length=URI_CHARS)]
 
-        def tell(uri: str) -> None:
-            if len(changed) < BELOW:
-                changed[uri] = None
-            some.set()
 
-        follower = ResourceFollower(module.name, args["uri"], asked.principal, tell)
-        await self._parts.updates.follow(follower)
-        try:
-            await asked.emit(Log(version="0", level="info", message=FOLLOWING))
-            while True:  # until it is cancelled
-                await some.wait()
-                some = trio.Event()
-                told = list(changed)
-                changed.clear()
-                for uri in told:
-                    fields = {"uri": uri}
-                    words = "a resource has changed"
-                    await asked.emit(Log(version="0", level="info", message=words, fields=fields))
-        finally:
-            self._parts.updates.leave(follower)
+@op("resource.follow", Scope.READ, ResourceArgs)
+async def follow_resource(kernel: Kernel, args: ResourceArgs, request: OwnRequest) -> None:
+    module = seen_module(kernel, args.module, request.principal)
+    changed: dict[str, None] = {}
+    some = trio.Event()
+
+    def tell(uri: str) -> None:
+        if len(changed) < BELOW:
+            changed[uri] = None
+        some.set()
+
+    follower = ResourceFollower(module.name, args.uri, request.principal, tell)
+    await kernel.updates.follow(follower)
+    try:
+        await request.say(FOLLOWING)
+        while True:  # until it is cancelled
+            await some.wait()
+            some = trio.Event()
+            told = list(changed)
+            changed.clear()
+            for uri in told:
+                await request.say("a resource has changed", {"uri": uri})
+    finally:
+        kernel.updates.leave(follower)

@@ -1,56 +1,199 @@
-"""What an op of the daemon is: a schema for its args, and a function that begins it."""
+"""An op of the daemon: a function with a name, the scope that it needs, and a struct of its args.
+
+    @op("session.end", Scope.INVOKE, OfSession)
+    def end_session(kernel: Kernel, args: OfSession, request: OwnRequest) -> Begun:
+
+The struct says all about the args: `schema_of` makes of it what `describe`, OpenAPI and the words
+for a wrong argument show, and `Op.check` holds args to it. Text in an `Annotated` is a description.
+A field `X | None = None` may be left out; null is no value of any field but those of type `Any`.
+
+An op does at once what can be done at once. It returns its result, or an awaitable of it; both may
+raise `RefusedError`. So of requests that come one after the other, a start or stop has its effect
+before the next one is checked, however long its own answer takes.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from enum import Enum
+from functools import cache
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 import structlog
 import trio
+from msgspec import Meta
 
+from protocol.args_schema import ArgsSchema
 from protocol.connection import Notice
-from protocol.descriptor.model import Kind
 from protocol.errors import Failure, Outcome, Reason, Success
-from protocol.events import Progress
+from protocol.events import Log, Progress
 from protocol.response import Response
-from supervisor.kernel.catalogue import Catalogue
-from supervisor.kernel.effects import Effects
-from supervisor.kernel.grants.grants import Grants
-from supervisor.kernel.hooks.approvals import Approvals
-from supervisor.kernel.hooks.registry import Hooks
-from supervisor.kernel.logins import Logins
-from supervisor.kernel.parties import Client, Party, RefusedError
-from supervisor.kernel.prompts import Prompts
-from supervisor.kernel.reloads import Reloads
-from supervisor.kernel.request_checks import unknown_module, without_unseen
-from supervisor.kernel.resource_updates import ResourceUpdates
-from supervisor.kernel.status import DaemonFacts, module_status
-from supervisor.kernel.tokens import PageCodes
-from supervisor.policy.causes import seen_cause
-from supervisor.policy.hook_findings import hook_findings
-from supervisor.policy.mcp_views import McpOptions
-from supervisor.policy.principals import Principal
+from supervisor.kernel.parties import Client, Handle, Party, RefusedError
+from supervisor.kernel.request_checks import invalid_args, unknown_module, without_unseen
+from supervisor.policy.principals import Principal, Scope
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.module import Module
 
 if TYPE_CHECKING:
-    from supervisor.kernel.event_feed import EventFeed
+    from supervisor.kernel.kernel import Kernel
 
 log = structlog.get_logger()
 
-Emit = Callable[[Progress | None], Awaitable[None]]
-"""Where an op's events go; waits while the client cannot keep up (`OwnRequest.emit`)."""
+WORD_CHARS = 8192
+"""The bound on a name, an id or a path. Most have a much lower bound, and the op refuses a longer
+one in its own words; beyond this it is refused unread."""
+
+Word = Annotated[str, Meta(max_length=WORD_CHARS)]
+Natural = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+ModuleName = Annotated[Word, "a module's name"]
+
+
+class Args(msgspec.Struct, forbid_unknown_fields=True):
+    """The args of an op; as it stands, none."""
+
+
+class OfModule(Args):
+    module: ModuleName
 
 
 Begun = dict[str, Any] | Awaitable[Any]
 """The result of an op, or what to await for it; both may come to a `RefusedError`."""
 
+Emit = Callable[[Progress | None], Awaitable[None]]
+"""Where an op's events go; waits while the client cannot keep up (`OwnRequest.emit`)."""
+
+Level = Literal["debug", "info", "warn", "error"]
+
+AnArgs = TypeVar("AnArgs", bound=Args)
+
+
+class Op(msgspec.Struct, frozen=True):
+    name: str
+    scope: Scope | None
+    """None: every principal may use it."""
+    args: type[Args]
+    serve: Callable[[Kernel, Any, OwnRequest], Any]
+    whole_module: bool = False
+    """It concerns all of its `module`: to cover some of the module's ops is not enough."""
+    all_modules: bool = False
+    """It concerns all modules: globs have to cover every possible one."""
+    for_logins: bool = False
+    """For a connection of the control socket that may do everything (`Party.may_log_in`)."""
+    hands_over: bool = False
+    """It answers the client itself, and returns what cancels that, or None if it has ended."""
+
+    def check(self, said: Any) -> Args | Failure:
+        """Return the args, or why they are refused; the schema decides, and explains."""
+        # The library for schemas takes 9 MB: no daemon loads it for args that fit.
+        try:
+            if type(said) is dict and None not in said.values():
+                return msgspec.convert(said, self.args)
+        except msgspec.ValidationError:
+            pass
+        fault = _compiled(self.args).fault(said)
+        if fault is not None:
+            return invalid_args(self.name, fault)
+        # A schema takes 5.0 for an integer, too.
+        whole = {key: int(one) for key, one in said.items() if type(one) is float and one % 1 == 0}
+        return msgspec.convert(said | whole, self.args)
+
+
+def op(
+    name: str, scope: Scope | None, args: type[AnArgs], **more: bool
+) -> Callable[[Callable[[Kernel, AnArgs, OwnRequest], Begun | Handle | None]], Op]:
+    """Make an op of a function; `more` are fields of `Op`."""
+    return lambda serve: Op(name, scope, args, serve, **more)
+
+
+# Schemas.
+
+
+@cache
+def schema_of(args: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the JSON Schema of a struct of args."""
+    fields = msgspec.structs.fields(args)
+    return {
+        "type": "object",
+        "properties": {one.encode_name: _schema_of_field(one) for one in fields},
+        "required": [one.encode_name for one in fields if one.required],
+        "additionalProperties": False,
+    }
+
+
+@cache
+def _compiled(args: type[Args]) -> ArgsSchema:
+    return ArgsSchema(schema_of(args))
+
+
+def _schema_of_field(field: msgspec.structs.FieldInfo) -> dict[str, Any]:
+    schema = _schema(field.type)
+    default = field.default
+    if default is msgspec.NODEFAULT and field.default_factory is not msgspec.NODEFAULT:
+        default = field.default_factory()
+    if default in (None, msgspec.UNSET, msgspec.NODEFAULT):
+        return schema
+    return schema | {"default": msgspec.to_builtins(default)}
+
+
+_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object"}
+
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum"}
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    origin, inner = get_origin(kind) or kind, get_args(kind)
+    if origin is Annotated:
+        return _bounded(_schema(inner[0]), inner[1:])
+    if origin is Literal:
+        return {"enum": list(inner)}
+    if origin is tuple:
+        return {"type": "array", "items": _schema(inner[0])}
+    if origin is Any:
+        return {}
+    if origin in _TYPES:
+        return {"type": _TYPES[origin]}
+    if origin in (Union, UnionType):  # with None, or UNSET: it may be left out
+        return _schema(inner[0])
+    if issubclass(origin, Enum):
+        return {"enum": [one.value for one in origin]}
+    return {key: one for key, one in schema_of(origin).items() if one != []}
+
+
+def _bounded(schema: dict[str, Any], said: tuple[Meta | str, ...]) -> dict[str, Any]:
+    of = "Items" if schema.get("type") == "array" else "Length"
+    bounds = {**_BOUNDS, "min_length": f"min{of}", "max_length": f"max{of}"}
+    for one in said:
+        if isinstance(one, str):
+            schema = schema | {"description": one}
+        else:
+            found = {key: getattr(one, name) for name, key in bounds.items()}
+            schema = schema | {key: bound for key, bound in found.items() if bound is not None}
+            schema |= one.extra_json_schema or {}
+    return schema
+
+
+# What several ops do.
+
+
+def seen_module(kernel: Kernel, name: str, principal: Principal) -> Module:
+    """Return a module that the principal may see; raises `RefusedError`."""
+    module = kernel.fleet.modules.get(name)
+    if module is None or not principal.sees(name):
+        raise RefusedError(unknown_module(name, kernel.fleet, principal))
+    return module
+
+
+async def when_stored(kernel: Kernel, result: dict[str, Any]) -> dict[str, Any]:
+    """Return the result once all that was recorded so far is stored."""
+    await kernel.durability.confirmed()
+    return result
+
 
 class OwnRequest:
-    """One request and its one answer (kernel.parties.Handle), as an op sees it."""
+    """A request that the daemon serves itself, as an op sees it (kernel.parties.Handle)."""
 
     __slots__ = (
         "_room",
@@ -61,18 +204,20 @@ class OwnRequest:
         "party",
         "principal",
         "session_id",
+        "traceparent",
         "what",
     )
 
     def __init__(
-        self, party: Party, client: Client, what: str, session_id: str | None = None
+        self, party: Party, client: Client, what: str, content: Mapping[str, Any] | None = None
     ) -> None:
+        """`what` is the op that is asked for, for words, and `content` the frame's `input`."""
+        session_id, self.traceparent = map((content or {}).get, ("session_id", "traceparent"))
+        self.session_id = session_id if isinstance(session_id, str) else None
         self.party = party
         self.what = what
-        """The op that is asked for, for words."""
         self.principal = party.principal
         """The principal at the time of the request: its connection may be narrowed since."""
-        self.session_id = session_id
         self.client = client
         self.notices: tuple[Notice, ...] = ()
         """The warnings of the response."""
@@ -99,6 +244,13 @@ class OwnRequest:
             await trio.lowlevel.cancel_shielded_checkpoint()
         if event is not None and not self.ended:
             self.client.event(event, None)
+
+    async def say(
+        self, words: str, fields: dict[str, Any] | None = None, level: Level = "info"
+    ) -> None:
+        """Send a `log` event, as `emit` does."""
+        said = msgspec.UNSET if fields is None else fields
+        await self.emit(Log(version="0", level=level, message=words, fields=said))
 
     def finish(self, outcome: Outcome) -> None:
         """Answer it; only the first answer counts."""
@@ -137,132 +289,3 @@ class OwnRequest:
         log.error("a request failed in the daemon", exc_info=error)
         words = f"the request failed in the daemon: {type(error).__name__}; its log says where"
         self.finish(Failure.because(Reason.REPORTED, words))
-
-
-Op = Callable[[dict[str, Any], OwnRequest], Begun]
-"""Takes args that fit the schema, and does at once what can be done at once. It returns its result,
-or an awaitable of it; both may raise `RefusedError`. So of requests that come one after the other,
-a start or stop has its effect before the next one is checked, however long its own answer takes."""
-
-
-ShutDown = Callable[[str, msgspec.Raw | None], None]
-"""Begins the daemon's end: the cause, and the principal that asked for it (`Principal.by`)."""
-
-
-class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    fleet: Fleet
-    facts: DaemonFacts
-    reloads: Reloads
-    effects: Effects
-    grants: Grants
-    hooks: Hooks
-    approvals: Approvals
-    prompts: Prompts
-    refused: Mapping[str, int]
-    """The count of invocations that never reached a module, by reason."""
-    catalogue: Catalogue
-    updates: ResourceUpdates
-    page_codes: PageCodes
-    logins: Logins
-    mcp: McpOptions
-    feed: EventFeed | None = None
-    shut_down: ShutDown
-    next_request_id: Callable[[], str]
-
-    def module(self, name: str, principal: Principal) -> Module:
-        """Return a module that the principal may see; raises `RefusedError`."""
-        module = self.fleet.modules.get(name)
-        if module is None or not principal.sees(name):
-            raise RefusedError(unknown_module(name, self.fleet, principal))
-        return module
-
-    def status_of(
-        self,
-        module: Module,
-        principal: Principal,
-        *,
-        histogram: bool = False,
-        outcomes: bool = False,
-        inputs: bool = False,
-    ) -> dict[str, Any]:
-        reasons = self.fleet.quarantine_reasons
-        shown = module_status(module, reasons, histogram=histogram, outcomes=outcomes)
-        if principal.is_full and module.descriptor.kind is Kind.HOOK:
-            descriptors = [one.descriptor for one in self.fleet.modules.values()]
-            shown["misfits"] += map(str, hook_findings(module.descriptor, descriptors))
-        else:
-            for others in ("waits_for", "missing"):
-                shown[others] = [name for name in shown[others] if principal.sees(name)]
-            if why_bad := shown.get("quarantined"):
-                shown["quarantined"] = seen_cause(why_bad, principal)
-        ops = self.effects.descriptions.ops(module, inputs=inputs)
-        return {**shown, "ops": ops, "hook": self.hooks.status(module)}
-
-
-class OpGroup:
-    INPUTS: ClassVar[Mapping[str, Any]]
-    """The schema of the args of each op, by the op's name."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-
-    def ops(self) -> Mapping[str, Op]:
-        """Return the ops; one for each of `INPUTS`."""
-        raise NotImplementedError
-
-    async def _when_stored(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Return the result once all that was recorded so far is stored."""
-        await self._parts.effects.durability.confirmed()
-        return result
-
-
-WORD_CHARS = 8192
-"""The bound on a name, an id or a path. Most have a much lower bound, and the op refuses a longer
-one in its own words; beyond this it is refused unread."""
-
-WORD: dict[str, Any] = {"type": "string", "maxLength": WORD_CHARS}
-
-MODULE = {**WORD, "description": "a module's name"}
-
-
-def args_schema(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
-    """Return the schema of an op's args; a trailing underscore keeps Python's keywords away."""
-    return {
-        "type": "object",
-        "properties": {name.removesuffix("_"): schema for name, schema in properties.items()},
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
-def plainly_fits(schema: Mapping[str, Any], args: Mapping[str, Any]) -> bool:
-    """Tell whether args fit a schema of `args_schema`; a no may be wrong.
-
-    So no daemon has the library for schemas, 9 MB, for its own ops alone.
-    """
-    known = schema["properties"]
-    if not known.keys() >= args.keys() >= set(schema["required"]):
-        return False
-    return all(_fits(known[name], value) for name, value in args.items())
-
-
-def _fits(schema: Mapping[str, Any], value: Any) -> bool:
-    least, most = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
-    match schema:
-        case {"pattern": _} | {"exclusiveMinimum": _}:
-            return False
-        case {"enum": words}:
-            return type(value) is str and value in words
-        case {"type": "string"}:
-            size = len(value) if type(value) is str else -1
-            return bool(schema.get("minLength", 0) <= size <= schema.get("maxLength", math.inf))
-        case {"type": "boolean"}:
-            return type(value) is bool
-        case {"type": "integer"}:
-            return type(value) is int and least <= value <= most
-        case {"type": "array", "items": item}:
-            size = len(value) if type(value) is list else -1
-            if not schema.get("minItems", 0) <= size <= schema.get("maxItems", math.inf):
-                return False
-            return all(_fits(item, one) for one in value)
-    return False

@@ -78,7 +78,7 @@ async def test_drops_are_recorded_again_when_their_time_has_come(
 async def test_an_event_that_cannot_be_written_to_a_hook_is_passed_over(tmp_path: Path) -> None:
     hooks = hook(tmp_path, observe=["daemon:start"])
     async with daemon_with(tmp_path, hooks) as daemon:
-        recorder = daemon.requests._effects.recorder
+        recorder = daemon.recorder
         deep: Any = []
         for _ in range(200):
             deep = [deep]
