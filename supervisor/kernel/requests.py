@@ -28,18 +28,17 @@ from protocol.errors import Failure, Reason, Success
 from protocol.problem import named
 from protocol.replies import Operation
 from protocol.response import Response
-from supervisor.kernel.begin_order import BeginOrder, order_of
+from supervisor.kernel.begin_order import OPS, BeginOrder, Place
 from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Grants
+from supervisor.kernel.guarded_call import Parents
 from supervisor.kernel.hooks.approvals import Approvals
-from supervisor.kernel.hooks.guard import Guards
 from supervisor.kernel.hooks.registry import Gates
 from supervisor.kernel.host_calls.docket import CallsOfModules, Docket
 from supervisor.kernel.host_calls.method import HostServices as HostOfCalls
 from supervisor.kernel.host_calls.over_socket import ModuleRequests
 from supervisor.kernel.invocation import Invocation, InvocationServices
 from supervisor.kernel.invoke_record import record_response
-from supervisor.kernel.long_way import Parents
 from supervisor.kernel.operations import ALL_MODULES, LOGINS, SCOPES, WHOLE_MODULE, Operations
 from supervisor.kernel.operations.connection import NARROW
 from supervisor.kernel.operations.op import Begun, OwnRequest
@@ -64,7 +63,7 @@ from supervisor.runtime.supervision.call import NOBODY as NOBODY_YET
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
-from supervisor.runtime.turns import Turn, in_turns
+from supervisor.runtime.turns import SharedTurn, Turn, in_turns
 
 _INVOKE = Operation.INVOKE
 """A member of an enum is slow to look up, and this is looked up for each request."""
@@ -87,9 +86,6 @@ class Requests:
         `nursery` is for the daemon's own ops, the asking of gates, and for calls of modules to the
         host.
         """
-        self.guards = Guards(
-            host, gates, approvals, effects.lineage, nursery=nursery, invoke=self.invoke
-        )
         self.lineage = effects.lineage
         self._host = host
         self._fleet = fleet
@@ -111,6 +107,10 @@ class Requests:
         self._setting = InvocationServices(
             host=host,
             effects=effects,
+            nursery=nursery,
+            invoke=self.invoke,
+            gates=gates,
+            approvals=approvals,
             calls=partial(Docket, host=calls),
             parents=self._parents,
             account=Account(host.ledger, "the daemon"),
@@ -140,9 +140,8 @@ class Requests:
                 'a request needs "tool" and "operation": {"requestId","tool","operation","input"}'
             )
         elif operation == _INVOKE:
-            order = order_of(party, self._nursery) if party.order is None else party.order
             return self.invoke(
-                party.principal, tool, content, client, order=order, account=party.account
+                party.principal, tool, content, client, order=party.order, account=party.account
             )
         elif operation in (Operation.HEALTH, Operation.DESCRIBE):
             return self.own.ask(party, tool, Operation(operation), client)
@@ -230,13 +229,11 @@ class Requests:
             notices=notices,
         )
         invocation.begin(content.get("timeout_s"))
-        if behind:
-            invocation.take_long_way()
         if found is not None or (order and not order.is_clear(tool)):
-            order = BeginOrder(self._nursery, tool) if order is None else order
-            invocation.take_long_way().hold(order, found, self._enter)
+            order = BeginOrder(SharedTurn(tool)) if order is None else order
+            invocation.guard().wait_turn(order.place(tool), found)
         elif self._gates.any:
-            self._enter(invocation)
+            invocation.enter()
         else:
             invocation.entered = True
             module.submit(invocation)
@@ -252,9 +249,19 @@ class Requests:
         return self._setting.refused
 
     @property
-    def long_ways(self) -> int:
+    def guarded_calls(self) -> int:
         """The count of accepted invocations that were not plain."""
-        return self._setting.long_ways
+        return self._setting.guarded_calls
+
+    def stop(self) -> None:
+        """End the calls that wait for a gate or a person: the daemon is stopping."""
+        for one in tuple(self._setting.guarded):
+            one.stop()
+
+    async def wait_none_guarded(self) -> None:
+        """Return when each guarded call has its outcome."""
+        while self._setting.guarded:
+            await self._setting.none_guarded.park()
 
     def _look(
         self,
@@ -293,13 +300,6 @@ class Requests:
         if not module.has_room:
             found = self._parents.reentrant(request.request_id, parent, module) or found
         return found, session
-
-    def _enter(self, invocation: Invocation) -> None:
-        guard = self.guards.guard(invocation) if self._gates.any else None
-        if guard is None:
-            invocation.enter()
-        else:
-            invocation.take_long_way().enter(guard)
 
     def _not_allowed(self, principal: Principal, tool: str, op: str) -> Failure | None:
         refusal = scope_refusal(principal, SCOPES["invoke"], f"invoke {tool:.130}.{op:.80}")
@@ -394,11 +394,10 @@ class OwnRequests:
         self, party: Party, content: dict[str, Any], args: dict[str, Any], client: Client
     ) -> Handle | None:
         """Begin an invocation through the daemon: so it serves as a module of another daemon."""
-        order = order_of(party, self._nursery)
         if "traceparent" in content:
             args = {**args, "traceparent": content["traceparent"]}
         return self._invoke(
-            party.principal, args["module"], args, client, order=order, account=party.account
+            party.principal, args["module"], args, client, order=party.order, account=party.account
         )
 
     def _prompt(self, party: Party, args: dict[str, Any], client: Client) -> Handle | None:
@@ -406,37 +405,35 @@ class OwnRequests:
         prompt = Prompt(self.prompts, party.principal, args, client)
         prompt.account = party.account
 
-        def begin(_: Failure | None = None) -> None:
-            if prompt.ended:
-                return
-            turn, steps = Turn(), self.prompts.beginning(prompt)
-            turn.begin()
-            if any(turn.over for _ in steps):
-                order.pause()
-                self._nursery.start_soon(self._begin_prompt, party, steps, order)
-
-        order = order_of(party, self._nursery)
-        if not order:
-            begin()
-        else:
-            order.hold(None, None, begin)
+        order, turn, steps = party.order, Turn(), self.prompts.beginning(prompt)
+        turn.begin()
+        if order or any(turn.over for _ in steps):
+            self._nursery.start_soon(self._begin_prompt, prompt, party, steps, order.place(OPS))
         return None if prompt.ended else prompt
 
-    async def _begin_prompt(self, party: Party, rest: Iterator[None], order: BeginOrder) -> None:
-        await in_turns(party.label, PROMPT, rest)
-        order.go_on()
+    async def _begin_prompt(
+        self, prompt: Prompt, party: Party, steps: Iterator[None], place: Place
+    ) -> None:
+        with place:
+            await place.turn()
+            if not prompt.ended:
+                await in_turns(party.label, PROMPT, steps)
 
     def _begin_in_order(self, request: OwnRequest, op: str, args: dict[str, Any]) -> None:
-        def begin(_: Failure | None) -> None:
-            if not request.ended:
-                request.begin(lambda: self._begin_op(op, args, request), self._nursery)
-
-        order = order_of(request.party, self._nursery)
+        order = request.party.order
         # Requests after a `narrow` have fewer rights at once, though those before it still wait.
         if not order or op == NARROW:
-            begin(None)
+            request.begin(lambda: self._begin_op(op, args, request), self._nursery)
         else:
-            order.hold(None, None, begin)
+            self._nursery.start_soon(self._begin_later, request, op, args, order.place(OPS))
+
+    async def _begin_later(
+        self, request: OwnRequest, op: str, args: dict[str, Any], place: Place
+    ) -> None:
+        with place:
+            await place.turn()
+            if not request.ended:
+                request.begin(lambda: self._begin_op(op, args, request), self._nursery)
 
     def _begin_op(self, op: str, args: dict[str, Any], request: OwnRequest) -> Begun:
         if SCOPES.get(op) is Scope.ADMIN and op not in LOGINS:  # each client of a gateway has one
