@@ -1,17 +1,21 @@
-"""A call that is not plain: one task takes it from acceptance to response (`GuardedCall.run`).
+"""A call that is not plain, from acceptance to response: `GuardedCall.run` is its whole way.
 
-Such a call has a session, gates, assets, calls of its module to the host, a parent or children, a
-turn to wait for, a trace, or a bound on its module's silence. The state of each is here, and None
-or empty for a call without it. A call may become guarded while it is served, with its first asset
-for instance. Without a turn and gates to wait for, it was submitted to its module before the task
-runs, so that calls begin in the order in which they were written.
+Such a call has a turn to wait for, gates, assets, a bound on its module's silence, a session, calls
+of its module to the host, a parent or children, or a trace. The state of each is here, and None or
+empty for a call without it. It may become guarded while it is served, with its first asset for
+instance. `run` is a task where there is something to wait for (the first four). A task costs as
+much as all else of a call in a session, so where nothing but the module is waited for, `answered`
+does what `run` does last.
 
-`cancel` ends the call at once, at whatever the task waits for: the client's own cancel, the
-deadline, the end of the session or of the parent, and the daemon's stop come in there.
+Without a turn and gates, the call is submitted before the task runs, so that calls begin in the
+order in which they were written. `cancel` ends the call at once, at whatever the task waits for:
+the client's own cancel, the deadline, the end of the session or of the parent, and the daemon's
+stop come in there.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -69,23 +73,25 @@ class GuardedCall:
         self._gates: CallGates | None = None
         self._place: Place | None = None
         self._unlisted: Unlisted | None = None
-        self._silence_s: float | None = None
+        self._silence_s = math.inf
+        """The longest that its module may print nothing."""
         self._answer: Outcome | None = None
         self._answered = trio.Event()
         self._ended = False
-        self._scope = trio.CancelScope()
-        call.setting.guarded.add(self)
-        call.setting.nursery.start_soon(self.run)
+        self._scope: trio.CancelScope | None = None
+        """The scope of the task, once there is one."""
 
-    async def run(self) -> None:
+    async def run(self, scope: trio.CancelScope) -> None:
         """Serve the call, from its turn to begin to its response."""
         call, setting = self.call, self.call.setting
         try:
-            with self._scope:  # `cancel` responds, and ends each of these waits
+            with scope:  # `cancel` responds, and ends each of these waits
                 if self._place is not None:
                     with self._place:  # those behind it begin after it
                         await self._place.turn()
                         refusal = await self._unlisted.settled() if self._unlisted else None
+                        if self._ended:  # by a cancel in the same moment
+                            return
                         self._place = None
                         if refusal is None:
                             call.enter()
@@ -94,6 +100,8 @@ class GuardedCall:
                 gates = self._gates
                 if gates is not None and not gates.allowed:
                     refusal = await gates.before()
+                    if self._ended:
+                        return
                     if refusal is None:
                         call.module.submit(call)
                     else:
@@ -119,23 +127,20 @@ class GuardedCall:
         call, silence_s = self.call, self._silence_s
         left_s = silence_s
         while self._answer is None:
-            if silence_s is None or left_s is None:
-                await self._answered.wait()
-                continue
             with trio.move_on_after(left_s):
                 await self._answered.wait()
-                continue
+                break
             # Waiting for its turn, for the host, or for a client to read, is not its silence.
             waits = call.server is None or call.listener.congested()
+            left_s = call.heard_at + silence_s - call.setting.now()
             if waits or (self._host_calls is not None and self._host_calls.waiting):
                 left_s = silence_s
-            else:
-                left_s = call.heard_at + silence_s - call.setting.now()
-            if left_s <= 0:
+            elif left_s <= 0:
                 words = f"{call.what} printed nothing for {silence_s:g} s"
                 call.module.give_up(call, Stopped(Reason.SILENCE, words))
                 if self.assets is not None:
                     self.assets.end()
+        assert self._answer is not None  # noqa: S101 - it is set together with the event
         return self._answer
 
     def cancel(self, stopped: Stopped) -> None:
@@ -172,7 +177,8 @@ class GuardedCall:
             return
         call, effects = self.call, self.call.setting.effects
         self._ended = True
-        self._scope.cancel()
+        if self._scope is not None:
+            self._scope.cancel()
         if self._gates is not None:
             self._gates.is_asking = False
         call.settle(outcome)  # it is, unless the daemon ends without waiting
@@ -219,14 +225,24 @@ class GuardedCall:
             call.request = msgspec.structs.replace(call.request, traceparent=own)
         if silence_s is not None:
             self._silence_s, call.heard_at = silence_s, call.accepted_at
+            self._start()
+
+    def _start(self) -> None:
+        """Start the task; idempotent."""
+        if self._scope is None:
+            self._scope, setting = trio.CancelScope(), self.call.setting
+            setting.guarded.add(self)
+            setting.nursery.start_soon(self.run, self._scope)
 
     def wait_turn(self, place: Place, unlisted: Unlisted | None) -> None:
         """Enter in its turn, and once its module has listed its op."""
         self._place, self._unlisted = place, unlisted
+        self._start()
 
     def ask(self, chain: GateChain) -> None:
         """Submit it to its module, with the consent of its gates."""
         self._gates = CallGates(self.call, chain)
+        self._start()
         if not self._gates.is_asking:
             self.call.module.submit(self.call)
 
@@ -245,6 +261,7 @@ class GuardedCall:
         """Take in its first asset; from then on the intake takes its events."""
         self.call.listener = self.assets = AssetIntake(self.call)
         self.assets.event(asset, self.call, line)
+        self._start()
 
     def record_error(self, event: ErrorEvent) -> None:
         """Record an `error` event, except in a flood of them."""
@@ -263,7 +280,10 @@ class GuardedCall:
             self._gates.answered(outcome)
         self._answer = outcome
         self._end_what_it_caused()
-        self._answered.set()
+        if self._scope is None:
+            self._end(outcome)
+        else:
+            self._answered.set()
 
     # What is known of it.
 

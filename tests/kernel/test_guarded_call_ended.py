@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
 
 from protocol.descriptor.model import Descriptor
+from protocol.errors import Success
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.kernel import JournalOptions, Kernel, Party
 from tests.factories import actor
@@ -106,9 +106,8 @@ class Waiting:
         assert response.ok is (self._wait in SUCCEEDS)
         await daemon.requests.wait_none_guarded()
         if self.before is not None:
-            daemon_order = self.party.order
-            daemon_order.leave(self.before)
-            assert not daemon_order
+            self.party.order.leave(self.before)
+            assert not self.party.order
         assert not self.call.children
         assert not daemon.approvals.waiting(ADA)
         assert not daemon.requests.lineage.all()
@@ -136,6 +135,26 @@ async def test_it_is_ended_at_any_wait_by_its_client_and_by_its_deadline(
         await waiting.left_nothing()
         ENDS[by](waiting.call)
         assert len(waiting.asker.responses) == 1
+
+
+@pytest.mark.parametrize("wait", ["turn", "gate before", "gate after"])
+async def test_what_it_waits_for_may_come_in_the_moment_in_which_it_is_cancelled(
+    tmp_path: Path, gate: Gate, wait: str
+) -> None:
+    async with daemon_with(tmp_path, *parties(tmp_path, wait)) as daemon:
+        waiting = Waiting(daemon, wait)
+        await waiting.reached(gate)
+        if waiting.before is not None:
+            waiting.party.order.leave(waiting.before)
+        for asked in tuple(waiting.call.children):
+            asked.settle(Success({}))
+        waiting.call.cancel(GONE)
+        await daemon.requests.wait_none_guarded()
+        (response,) = waiting.asker.responses
+        assert response.document()["error"]["details"]["reason"] == "client"
+        assert (waiting.call.server is not None) is (wait == "gate after")
+        assert not daemon.fleet.modules["a"].in_flight
+        assert not waiting.party.order
 
 
 async def test_it_is_ended_at_any_wait_by_the_end_of_its_session(

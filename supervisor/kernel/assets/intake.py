@@ -72,8 +72,7 @@ class AssetIntake(Listener):
         elif type(event) is Asset:
             pending = _Pending(event)
             self._wait(pending, line)
-            origin, folder = self._origin, self._folder
-            self._assets.check(event, origin, folder, lambda one: self._checked(pending, one))
+            self._invocation.setting.nursery.start_soon(self._check, pending)
         elif self._waiting:
             self._wait(event, line)
         else:
@@ -189,6 +188,9 @@ class AssetIntake(Listener):
     def _wait(self, waiting: Progress | _Pending, line: bytes | None) -> None:
         self._waiting.append((waiting, line))
         self._waiting_bytes += len(line or b"")
+
+    async def _check(self, pending: _Pending) -> None:
+        self._checked(pending, await self._assets.check(pending.asset, self._origin, self._folder))
 
     def _checked(self, pending: _Pending, found: CheckedFile | Notice) -> None:
         if not pending.dropped:
