@@ -25,7 +25,7 @@ OPS = ""
 """The line of the op that may begin; no module has this name."""
 
 
-class Place:
+class PlaceInOrder:
     """The place of a request that waits to begin; leaving the block leaves the place."""
 
     __slots__ = ("_order", "first", "left", "line")
@@ -55,7 +55,7 @@ class Place:
         self._order.leave(self)
 
 
-class BeginOrder(dict[str, deque[Place]]):
+class BeginOrder(dict[str, deque[PlaceInOrder]]):
     """The places of one party's requests; while it is empty, a request begins at once.
 
     A dictionary itself: each request asks whether it is empty.
@@ -67,20 +67,20 @@ class BeginOrder(dict[str, deque[Place]]):
         """Requests that waited begin in the party's turns."""
         super().__init__()
         self.shared = shared
-        self._behind: deque[Place] = deque()
+        self._behind: deque[PlaceInOrder] = deque()
 
     def is_clear(self, module: str) -> bool:
         """Whether a request for a module begins now, if its op is listed."""
         return not self._behind and module not in self and OPS not in self
 
-    def place(self, line: str) -> Place:
+    def place(self, line: str) -> PlaceInOrder:
         """Take the last place, for a request to a module or for one of the `OPS`."""
-        one = Place(self, line)
+        one = PlaceInOrder(self, line)
         self._behind.append(one)
         self._move_up()
         return one
 
-    def leave(self, one: Place) -> None:
+    def leave(self, one: PlaceInOrder) -> None:
         one.left = True
         line = self.get(one.line)
         if line is not None:

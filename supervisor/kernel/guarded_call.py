@@ -27,7 +27,7 @@ from protocol.connection import HostCalled
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import Asset, AssetBytes, ErrorEvent
 from supervisor.kernel.assets.intake import AssetIntake
-from supervisor.kernel.begin_order import Place
+from supervisor.kernel.begin_order import PlaceInOrder
 from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.hooks.gates import CallGates, stopping
 from supervisor.kernel.hooks.registry import GateChain
@@ -71,7 +71,7 @@ class GuardedCall:
         """The count of its `error` events."""
         self._host_calls: Docket | None = None
         self._gates: CallGates | None = None
-        self._place: Place | None = None
+        self._place: PlaceInOrder | None = None
         self._unlisted: Unlisted | None = None
         self._silence_s = math.inf
         """The longest that its module may print nothing."""
@@ -234,7 +234,7 @@ class GuardedCall:
             setting.guarded.add(self)
             setting.nursery.start_soon(self.run, self._scope)
 
-    def wait_turn(self, place: Place, unlisted: Unlisted | None) -> None:
+    def wait_turn(self, place: PlaceInOrder, unlisted: Unlisted | None) -> None:
         """Enter in its turn, and once its module has listed its op."""
         self._place, self._unlisted = place, unlisted
         self._start()

@@ -28,7 +28,7 @@ from protocol.errors import Failure, Reason, Success
 from protocol.problem import named
 from protocol.replies import Operation
 from protocol.response import Response
-from supervisor.kernel.begin_order import OPS, BeginOrder, Place
+from supervisor.kernel.begin_order import OPS, BeginOrder, PlaceInOrder
 from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.guarded_call import Parents
@@ -412,7 +412,7 @@ class OwnRequests:
         return None if prompt.ended else prompt
 
     async def _begin_prompt(
-        self, prompt: Prompt, party: Party, steps: Iterator[None], place: Place
+        self, prompt: Prompt, party: Party, steps: Iterator[None], place: PlaceInOrder
     ) -> None:
         with place:
             await place.turn()
@@ -428,7 +428,7 @@ class OwnRequests:
             self._nursery.start_soon(self._begin_later, request, op, args, order.place(OPS))
 
     async def _begin_later(
-        self, request: OwnRequest, op: str, args: dict[str, Any], place: Place
+        self, request: OwnRequest, op: str, args: dict[str, Any], place: PlaceInOrder
     ) -> None:
         with place:
             await place.turn()

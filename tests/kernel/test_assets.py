@@ -265,17 +265,6 @@ async def test_a_cancel_does_not_wait_for_a_check(
     assert recorder.assets() == []
 
 
-async def test_a_deadline_does_not_wait_for_a_check(tmp_path: Path, gate: Gate) -> None:
-    (tmp_path / "slow").write_text("x")
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
-        asker = Asker()
-        line = json.dumps({"version": "0", **asset("slow")})
-        content = {"op": "say", "args": {"lines": [line]}, "timeout_s": 0.5}
-        daemon.requests.invoke(ADA, "m", content, asker)
-        document = await asker.document()
-        assert document["error"]["details"]["reason"] == "deadline"
-
-
 async def test_the_end_of_the_daemon_does_not_wait_for_a_check(tmp_path: Path, gate: Gate) -> None:
     (tmp_path / "slow").write_text("x")
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:

@@ -28,9 +28,6 @@ QUICK = {"concurrency": 4, "timeouts": {"stop_s": 0.05, "exit_s": 0.05}}
 WAITS = ("turn", "gate before", "person", "module", "child", "gate after", "asset")
 """What a guarded call waits for, in order."""
 
-SUCCEEDS = ("asset",)
-"""Here the module has answered well, and nothing but files are waited for."""
-
 
 def parties(folder: Path, wait: str) -> list[Descriptor]:
     """Return the module `a` and what it takes for a call of it to wait."""
@@ -99,11 +96,14 @@ class Waiting:
             await trio.lowlevel.checkpoint()
         assert not self.asker.responses
 
-    async def left_nothing(self) -> None:
+    async def left_nothing(self, reason: str) -> None:
         """Hold it to one response, and to have taken everything back that it has caused."""
         daemon = self._daemon
-        response = await self.asker.response()
-        assert response.ok is (self._wait in SUCCEEDS)
+        document = await self.asker.document()
+        if self._wait == "asset":  # its module has answered
+            assert document["ok"]
+        else:
+            assert document["error"]["details"]["reason"] == reason
         await daemon.requests.wait_none_guarded()
         if self.before is not None:
             self.party.order.leave(self.before)
@@ -116,25 +116,25 @@ class Waiting:
         assert len(self.asker.responses) == 1
 
 
-ENDS: dict[str, Callable[[Invocation], None]] = {
-    "the client": lambda one: one.cancel(GONE),
-    "its deadline": lambda one: one.expired(),
+ENDS: dict[str, Callable[[Kernel, Invocation], object]] = {
+    "client": lambda _, one: one.cancel(GONE),
+    "deadline": lambda _, one: one.expired(),
+    "session": lambda daemon, _: daemon.sessions.end(ADA, "s"),
 }
 
 
 @pytest.mark.parametrize("by", ENDS)
-async def test_it_is_ended_at_any_wait_by_its_client_and_by_its_deadline(
+async def test_it_is_ended_at_any_wait_and_at_once(
     tmp_path: Path, gate: Gate, wait: str, by: str
 ) -> None:
     operator = allowing(tmp_path)
     async with daemon_with(tmp_path, *parties(tmp_path, wait), operator=operator) as daemon:
         waiting = Waiting(daemon, wait)
         await waiting.reached(gate)
-        ENDS[by](waiting.call)
-        assert len(waiting.asker.responses) == 1  # at once
-        await waiting.left_nothing()
-        ENDS[by](waiting.call)
+        ENDS[by](daemon, waiting.call)
         assert len(waiting.asker.responses) == 1
+        assert not daemon.sessions.counts(ADA)["busy"]
+        await waiting.left_nothing("deadline" if by == "deadline" else "client")
 
 
 @pytest.mark.parametrize("wait", ["turn", "gate before", "gate after"])
@@ -157,19 +157,6 @@ async def test_what_it_waits_for_may_come_in_the_moment_in_which_it_is_cancelled
         assert not waiting.party.order
 
 
-async def test_it_is_ended_at_any_wait_by_the_end_of_its_session(
-    tmp_path: Path, gate: Gate, wait: str
-) -> None:
-    operator = allowing(tmp_path)
-    async with daemon_with(tmp_path, *parties(tmp_path, wait), operator=operator) as daemon:
-        waiting = Waiting(daemon, wait)
-        await waiting.reached(gate)
-        session, ended = daemon.sessions.end(ADA, "s")
-        assert ended == 1
-        assert not session.in_flight
-        await waiting.left_nothing()
-
-
 async def test_it_is_ended_at_any_wait_by_the_daemons_stop(
     tmp_path: Path, gate: Gate, wait: str
 ) -> None:
@@ -180,7 +167,7 @@ async def test_it_is_ended_at_any_wait_by_the_daemons_stop(
         await waiting.reached(gate)
         if waiting.before is not None:
             waiting.party.order.leave(waiting.before)
-    await waiting.left_nothing()
+    await waiting.left_nothing("shutdown")
 
 
 async def test_it_is_ended_at_any_wait_by_a_daemon_that_ends_without_waiting(
