@@ -128,7 +128,7 @@ async def short_way(kernel: Kernel, count: int, window: int) -> Figures:
     """Invoke one at a time, and many; return the share that took the short way (%)."""
     for at_once in (1, window):
         await ask(kernel, "echo", count, at_once)
-    return [100 * (1 - kernel.requests.long_ways / (2 * count))]
+    return [100 * (1 - kernel.requests.guarded_calls / (2 * count))]
 
 
 async def apart(pause_s: float, kernel: Kernel, count: int, _: int) -> Figures:

@@ -3,9 +3,9 @@
 No task is started for it: the reader of the module's output calls `event` and `answered` directly,
 and those call the client.
 
-This is the short way: a plain call is this one object, from `Requests.invoke` to `finished`.
-Whatever else a request may need (a session, gates, assets, calls of its module, a parent, a turn to
-wait for, a bound on silence) is on the long way, which is taken at one point, `take_long_way`.
+So a plain call is this one object, from `Requests.invoke` to `finished`. A call that needs anything
+else (a session, gates, assets, calls of its module, a parent, a turn to wait for, a bound on
+silence) is guarded by a task (`kernel.guarded_call`), from `guard` on.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
+import trio
 
 from protocol.connection import HostCalled, Notice
 from protocol.dialects.registry import DIALECTS
@@ -33,10 +34,11 @@ from protocol.events import (
 )
 from protocol.response import Response
 from supervisor.kernel.effects import Effects
-from supervisor.kernel.hooks.approvals import with_questions
+from supervisor.kernel.guarded_call import GuardedCall, Parents
+from supervisor.kernel.hooks.approvals import Approvals, with_questions
+from supervisor.kernel.hooks.registry import Gates
 from supervisor.kernel.invoke_record import NOTHING, record_response
-from supervisor.kernel.long_way import LongWay, Parents
-from supervisor.kernel.parties import Client, Provenance
+from supervisor.kernel.parties import Client, Invoke, Provenance
 from supervisor.kernel.request_checks import without_unseen
 from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.spans import Spans
@@ -62,6 +64,11 @@ MOMENT_S = 0.001
 class InvocationServices(msgspec.Struct, kw_only=True):
     host: Host
     effects: Effects
+    nursery: trio.Nursery
+    """Has the tasks of guarded calls."""
+    invoke: Invoke
+    gates: Gates
+    approvals: Approvals
     calls: Callable[[Invocation], Docket]
     """Makes the docket of an invocation whose module calls the host."""
     parents: Parents
@@ -73,8 +80,11 @@ class InvocationServices(msgspec.Struct, kw_only=True):
     """Gets each invocation that has ended."""
     refused: Counter[str]
     """The count of invocations that never reached a module, by reason."""
-    long_ways: int = 0
-    """The count of invocations that have taken the long way."""
+    guarded: set[GuardedCall] = msgspec.field(default_factory=set)
+    """The guarded calls that are open."""
+    none_guarded: trio.lowlevel.ParkingLot = msgspec.field(default_factory=trio.lowlevel.ParkingLot)
+    guarded_calls: int = 0
+    """The count of guarded calls."""
 
 
 class Invocation(Call, Listener, kw_only=True, eq=False):
@@ -112,7 +122,8 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
     """Whether it was handed to its module, or to its gates."""
     ended: bool = False
     """Whether a client has the response."""
-    long_way: LongWay | None = None
+    guarded: GuardedCall | None = None
+    """The rest of it, if it is not plain."""
 
     def begin(self, own_s: float | None) -> None:
         """Record that it is in flight, and set its bounds; `enter` follows, at once or in its turn.
@@ -139,18 +150,23 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
             or setting.spans is not None
             or self.module.span_attributes is not None
         ):
-            self.take_long_way().begin(silence_s)
+            self.guard().begin(silence_s)
 
-    def take_long_way(self) -> LongWay:
-        """Leave the short way, at any time, for whatever is not plain; idempotent."""
-        if self.long_way is None:
-            self.long_way = LongWay(self)
-            self.setting.long_ways += 1
-        return self.long_way
+    def guard(self) -> GuardedCall:
+        """Have a task take it to its response, from any time on; idempotent."""
+        if self.guarded is None:
+            self.guarded = GuardedCall(self)
+            self.setting.guarded_calls += 1
+        return self.guarded
 
     def enter(self) -> None:
+        """Submit it to its module; if there are gates before that, once they have been asked."""
         self.entered = True
-        self.module.submit(self)
+        chain = self.setting.gates.before(self.module)
+        if chain is None:
+            self.module.submit(self)
+        else:
+            self.guard().ask(chain)
 
     # For the module's side (call.Listener).
 
@@ -168,7 +184,7 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
         elif type(event) is UiEvent or type(event) is StatePatch or type(event) is ErrorEvent:
             self.pass_on(event, line)
         elif type(event) is Asset or type(event) is AssetBytes:
-            self.take_long_way().take_in(event, line)
+            self.guard().take_in(event, line)
         else:
             self.client.event(event, line)
 
@@ -176,7 +192,7 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
         """Apply an event, then pass it on; its line only if the event is unchanged."""
         effects = self.setting.effects
         if type(event) is ErrorEvent and self.recorded:
-            self.take_long_way().record_error(event)
+            self.guard().record_error(event)
         told: Progress | None = event
         match event:
             case UiEvent() if not effects.ui.is_plain(event):
@@ -202,12 +218,12 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
 
     def host_call(self, asked: HostCalled, process: Incarnation, call: Call) -> None:
         del call
-        self.take_long_way().host_call(asked, process)
+        self.guard().host_call(asked, process)
 
     def answered(self, outcome: Outcome, call: Call) -> None:
         del call
-        if self.long_way is not None:
-            self.long_way.answered(outcome)
+        if self.guarded is not None:
+            self.guarded.answered(outcome)
             return
         response = self.respond(outcome)
         self.ended = True
@@ -270,12 +286,10 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
 
     def cancel(self, stopped: Stopped) -> None:
         """End it for a reason of the host's or the client's own; idempotent."""
-        long_way = self.long_way
-        if long_way is not None:
-            stopped = long_way.give_up(stopped)
-        self.module.give_up(self, stopped)
-        if long_way is not None:
-            long_way.hurry()
+        if self.guarded is not None:
+            self.guarded.cancel(stopped)
+        else:
+            self.module.give_up(self, stopped)
 
     def resume(self) -> None:
         """Tell the module's side that the client may have room again."""
@@ -285,12 +299,12 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
 
     def respond(self, outcome: Outcome) -> Response:
         """Make the response, and count and record it; `finish` follows."""
-        request, setting, module, long_way = self.request, self.setting, self.module, self.long_way
+        request, setting, module, guarded = self.request, self.setting, self.module, self.guarded
         # Not before: also an answer that waits for assets is wanted by the deadline.
         if self.deadline is not None:
             self.deadline.pop(self, None)
         duration_s = setting.now() - self.accepted_at
-        is_plain = long_way is None and not self.notices and request.session_id is None
+        is_plain = guarded is None and not self.notices and request.session_id is None
         if type(outcome) is Failure:  # see `event`
             is_plain = False
             self._count(outcome)
@@ -310,7 +324,7 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
             round(duration_s * 1000),
             request.session_id,
             self.all_notices() if self.notices else (),
-            () if long_way is None else long_way.injected,
+            () if guarded is None else guarded.injected,
         )
         if self.recorded:
             span, recorder = self.span, setting.effects.recorder
@@ -323,8 +337,8 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
                     parent=span.parent,
                     by=span.by,
                     was_in_flight=True,
-                    errors=0 if long_way is None else long_way.errors,
-                    attributes=NOTHING if long_way is None else long_way.attributes(outcome),
+                    errors=0 if guarded is None else guarded.errors,
+                    attributes=NOTHING if guarded is None else guarded.attributes(outcome),
                 )
         return response
 
@@ -340,7 +354,7 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
 
     def finish(self, response: Response) -> None:
         self.ended = True
-        self.long_way = None  # they hold each other, and only the garbage collector would see it
+        self.guarded = None  # they hold each other, and only the garbage collector would see it
         self.client.finished(response)
 
     # What is known of it.
@@ -384,7 +398,7 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
     @property
     def children(self) -> Iterable[Invocation]:
         """The open invocations that are made on its behalf."""
-        return () if self.long_way is None else self.long_way.children
+        return () if self.guarded is None else self.guarded.children
 
     @property
     def ancestors(self) -> Iterator[Invocation]:
@@ -410,7 +424,7 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
     @property
     def questions(self) -> list[str]:
         """The ids of the open questions to people about it, or about its descendants."""
-        return [] if self.long_way is None else self.long_way.questions
+        return [] if self.guarded is None else self.guarded.questions
 
     def attend(self) -> None:
         """Count the module's silence from now on: it has got what it waited for."""

@@ -438,11 +438,11 @@ class Kernel:
         with trio.move_on_after(self._times.hurry_after_s + self._times.killed_within_s) as scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._hurry_fleet)
-                self.requests.guards.stop()
+                self.requests.stop()
                 self.approvals.stop()
                 await self.fleet.stop()
                 # No gate serves any more, so open calls of gates have an answer in a moment.
-                await self.requests.guards.wait_none_asks()
+                await self.requests.wait_none_guarded()
                 nursery.cancel_scope.cancel()
         if scope.cancelled_caught:
             self._name_survivors()

@@ -12,6 +12,7 @@ import trio
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import Progress
 from protocol.response import Response
+from supervisor.kernel.begin_order import BeginOrder
 from supervisor.policy.mcp_views import View
 from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
@@ -21,7 +22,6 @@ from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.turns import SharedTurn
 
 if TYPE_CHECKING:
-    from supervisor.kernel.begin_order import BeginOrder
     from supervisor.kernel.invocation import Invocation
 
 
@@ -119,10 +119,10 @@ class Party:
         """Its name in `status` and in turns."""
         self.account = Account(HeldBytes(), self.label)
         """The account of its bytes; of the daemon's ledger, where it is a client's."""
-        self.order: BeginOrder | None = None
-        """The order in which its requests begin (`begin_order.order_of`)."""
         self.turn = SharedTurn(self.label)
         """The turn that the tasks of its requests share."""
+        self.order = BeginOrder(self.turn)
+        """The order in which its requests begin."""
         self.telling = trio.Semaphore(1)
         """Held by the request that a long answer is made for."""
         self.may_speak_mcp = False

@@ -15,7 +15,7 @@ module, and so does a principal that may not see the module.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,14 +28,13 @@ from protocol.problem import did_you_mean, named
 from protocol.replies import Operation
 from protocol.response import Response
 from protocol.version import VERSION
-from supervisor.kernel.begin_order import BeginOrder, order_of
-from supervisor.kernel.hooks.guard import Guards
+from supervisor.kernel.begin_order import OWN_OPS, BeginOrder, PlaceInOrder
+from supervisor.kernel.guarded_call import Parents
 from supervisor.kernel.host_calls.docket import CallsOfModules, Docket
 from supervisor.kernel.host_calls.method import HostServices as HostOfCalls
 from supervisor.kernel.host_calls.over_socket import ModuleRequests
 from supervisor.kernel.invocation import Invocation, InvocationServices
 from supervisor.kernel.invoke_record import record_response
-from supervisor.kernel.long_way import Parents
 from supervisor.kernel.operations import OPS, inputs
 from supervisor.kernel.operations.daemon import NARROW
 from supervisor.kernel.operations.op import (
@@ -64,6 +63,7 @@ from supervisor.policy.principals import Principal, Scope
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.supervision.call import NOBODY as NOBODY_YET
 from supervisor.runtime.supervision.module import Module
+from supervisor.runtime.turns import SharedTurn
 
 if TYPE_CHECKING:
     from supervisor.kernel.kernel import Kernel
@@ -80,9 +80,6 @@ class Requests:
         self._effects = effects = kernel.effects
         self._gates = kernel.gates
         self._nursery = nursery = kernel.nursery
-        self.guards = Guards(
-            host, self._gates, kernel.approvals, self.lineage, nursery=nursery, invoke=self.invoke
-        )
         self._own = OwnRequests(kernel)
         self._parents = Parents()
         calls = HostOfCalls(
@@ -99,6 +96,10 @@ class Requests:
         self._setting = InvocationServices(
             host=host,
             effects=effects,
+            nursery=nursery,
+            invoke=self.invoke,
+            gates=self._gates,
+            approvals=kernel.approvals,
             calls=partial(Docket, host=calls),
             parents=self._parents,
             account=Account(host.ledger, "the daemon"),
@@ -127,9 +128,8 @@ class Requests:
                 'a request needs "tool" and "operation": {"requestId","tool","operation","input"}'
             )
         elif operation == _INVOKE:
-            order = order_of(party, self._nursery) if party.order is None else party.order
             return self.invoke(
-                party.principal, tool, content, client, order=order, account=party.account
+                party.principal, tool, content, client, order=party.order, account=party.account
             )
         elif operation in (Operation.HEALTH, Operation.DESCRIBE):
             return self._own.ask(party, tool, Operation(operation), client)
@@ -217,13 +217,11 @@ class Requests:
             notices=notices,
         )
         invocation.begin(content.get("timeout_s"))
-        if behind:
-            invocation.take_long_way()
         if found is not None or (order and not order.is_clear(tool)):
-            order = BeginOrder(self._nursery, tool) if order is None else order
-            invocation.take_long_way().hold(order, found, self._enter)
+            order = BeginOrder(SharedTurn(tool)) if order is None else order
+            invocation.guard().wait_turn(order.place(tool), found)
         elif self._gates.any:
-            self._enter(invocation)
+            invocation.enter()
         else:
             invocation.entered = True
             module.submit(invocation)
@@ -239,9 +237,19 @@ class Requests:
         return self._setting.refused
 
     @property
-    def long_ways(self) -> int:
+    def guarded_calls(self) -> int:
         """The count of accepted invocations that were not plain."""
-        return self._setting.long_ways
+        return self._setting.guarded_calls
+
+    def stop(self) -> None:
+        """End the calls that wait for a gate or a person: the daemon is stopping."""
+        for one in tuple(self._setting.guarded):
+            one.stop()
+
+    async def wait_none_guarded(self) -> None:
+        """Return when each guarded call has its outcome."""
+        while self._setting.guarded:
+            await self._setting.none_guarded.park()
 
     def _look(
         self,
@@ -280,13 +288,6 @@ class Requests:
         if not module.has_room:
             found = self._parents.reentrant(request.request_id, parent, module) or found
         return found, session
-
-    def _enter(self, invocation: Invocation) -> None:
-        guard = self.guards.guard(invocation) if self._gates.any else None
-        if guard is None:
-            invocation.enter()
-        else:
-            invocation.take_long_way().enter(guard)
 
     def _not_allowed(self, principal: Principal, tool: str, op: str) -> Failure | None:
         refusal = scope_refusal(principal, OPS["invoke"].scope, f"invoke {tool:.130}.{op:.80}")
@@ -381,16 +382,21 @@ class OwnRequests:
             begun: Begun = op.serve(self._kernel, args, request)
             return begun
 
-        def begin(_: Failure | None) -> None:
-            if not request.ended:
-                request.begin(serve, self._kernel.nursery)
-
-        order = order_of(request.party, self._kernel.nursery)
+        order = request.party.order
         # Requests after a `narrow` have fewer rights at once, though those before it still wait.
         if not order or op.name == NARROW:
-            begin(None)
+            request.begin(serve, self._kernel.nursery)
         else:
-            order.hold(None, None, begin)
+            nursery, place = self._kernel.nursery, order.place(OWN_OPS)
+            nursery.start_soon(self._begin_later, request, serve, place)
+
+    async def _begin_later(
+        self, request: OwnRequest, serve: Callable[[], Begun], place: PlaceInOrder
+    ) -> None:
+        with place:
+            await place.turn()
+            if not request.ended:
+                request.begin(serve, self._kernel.nursery)
 
     def ask(self, party: Party, tool: str, operation: Operation, client: Client) -> Handle | None:
         """Begin a module's `health` or `describe`."""

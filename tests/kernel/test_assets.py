@@ -181,7 +181,7 @@ async def test_no_more_is_read_while_too_many_events_wait(tmp_path: Path, gate: 
         count = asset_intake.WAITING_EVENTS * 10
         logs = [log(f"{n} {'x' * 9000}") for n in range(count)]  # more than a pipe holds
         asker, invocation = begin(daemon, asset("slow"), *logs, DONE)
-        await _until(lambda: invocation.long_way and invocation.listener.congested())
+        await _until(lambda: invocation.guarded and invocation.listener.congested())
         assert len(intake_of(invocation)._waiting) < count
         gate.open.set()
         await asker.response()
@@ -194,7 +194,7 @@ async def test_no_more_is_read_while_too_many_bytes_wait(tmp_path: Path, gate: G
         size = asset_intake.WAITING_BYTES // 4
         logs = [log(f"{n} {'x' * size}") for n in range(asset_intake.WAITING_EVENTS)]
         asker, invocation = begin(daemon, asset("slow"), *logs, DONE)
-        await _until(lambda: invocation.long_way and invocation.listener.congested())
+        await _until(lambda: invocation.guarded and invocation.listener.congested())
         intake = intake_of(invocation)
         assert len(intake._waiting) < len(logs)
         gate.open.set()
@@ -204,7 +204,7 @@ async def test_no_more_is_read_while_too_many_bytes_wait(tmp_path: Path, gate: G
 
 
 def intake_of(invocation: Invocation) -> asset_intake.AssetIntake:
-    intake = invocation.take_long_way().intake
+    intake = invocation.guard().assets
     assert intake is not None
     return intake
 
@@ -254,7 +254,7 @@ async def test_a_cancel_does_not_wait_for_a_check(
     async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder) as daemon:
         end = [DONE] if answered else []
         asker, invocation = begin(daemon, asset("slow"), log("behind"), *end)
-        await _until(lambda: invocation.long_way and len(intake_of(invocation)._waiting) == 2)
+        await _until(lambda: invocation.guarded and len(intake_of(invocation)._waiting) == 2)
         await _until(lambda: invocation.settled is answered)
         invocation.cancel(GONE)
         (response,) = asker.responses  # at once
@@ -263,17 +263,6 @@ async def test_a_cancel_does_not_wait_for_a_check(
         assert kinds(asker) == ["behind"]
         gate.open.set()
     assert recorder.assets() == []
-
-
-async def test_a_deadline_does_not_wait_for_a_check(tmp_path: Path, gate: Gate) -> None:
-    (tmp_path / "slow").write_text("x")
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
-        asker = Asker()
-        line = json.dumps({"version": "0", **asset("slow")})
-        content = {"op": "say", "args": {"lines": [line]}, "timeout_s": 0.5}
-        daemon.requests.invoke(ADA, "m", content, asker)
-        document = await asker.document()
-        assert document["error"]["details"]["reason"] == "deadline"
 
 
 async def test_the_end_of_the_daemon_does_not_wait_for_a_check(tmp_path: Path, gate: Gate) -> None:

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import trio
 
-from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.kernel import JournalOptions, Kernel, Party
 from supervisor.policy.principals import Principal
 from tests.factories import actor
@@ -18,7 +16,6 @@ from tests.kernel.hooks.parties import hook
 from tests.kernel.host_calls import allowing, caller
 from tests.kernel.memory import flushed
 from tests.kernel.remembering import Remembering
-from tests.kernel.test_begin_order import Lookups
 from tests.kernel.test_owners import BOSS, EVE, MAX, USER, world
 from tests.principals import ADA
 
@@ -187,10 +184,6 @@ async def test_a_narrowing_does_not_wait_for_a_module_that_is_asked_for_its_list
             daemon.begin(party, "supervisor", "invoke", content, asker)
             return await asker.document()
 
-        async with trio.open_nursery() as nursery:
-            lookups: Any = Lookups()
-            party.order = BeginOrder(nursery, party.label)
-            party.order.hold("kv", lookups, lambda _: None)
-            assert (await said("narrow", scopes=["read"]))["ok"]
-            assert (await said("stop", module="kv"))["error"]["details"]["reason"] == "scope"
-            nursery.cancel_scope.cancel()
+        party.order.place("kv")
+        assert (await said("narrow", scopes=["read"]))["ok"]
+        assert (await said("stop", module="kv"))["error"]["details"]["reason"] == "scope"

@@ -33,7 +33,7 @@ async def test_a_time_of_a_call_that_a_question_outlasts_names_it(tmp_path: Path
         submitted = daemon.requests.invoke(ADA, "a", {"op": "calls", "args": calls}, asker)
         assert submitted is not None
         id_ = (await question(daemon))["id"]
-        docket = submitted.take_long_way()._calls
+        docket = submitted.guard()._host_calls
         assert isinstance(docket, Docket)
         (call,) = docket._open.values()
         call._expired()

@@ -15,7 +15,7 @@ async def test_a_process_per_invocation_has_it_in_its_environment_and_else_nothi
 ) -> None:
     async with daemon_with(tmp_path, script(tmp_path, TELLS, supervision=CALM)) as daemon:
         assert (await ask(daemon, "m", "a").document())["result"] == ""
-        assert daemon.requests.long_ways == 0
+        assert daemon.requests.guarded_calls == 0
         heard = [await ask(daemon, "m", "a", traceparent=EXAMPLE).document() for _ in range(2)]
         one, other = (document["result"] for document in heard)
         assert continues(one)

@@ -9,8 +9,9 @@ answer waits.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+import trio
 
 from protocol.assets import asset_refusal
 from protocol.connection import HostCalled, Notice
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 WAITING_EVENTS = 16
 WAITING_BYTES = 1 << 20
 """With more waiting than either, in number or in bytes of lines, no more is read."""
-
-Finish = Callable[[], None]
 
 
 class _Pending:
@@ -58,7 +57,7 @@ class AssetIntake(Listener):
         self._held_bytes = 0
         self._waiting: deque[tuple[Progress | _Pending, bytes | None]] = deque()
         self._waiting_bytes = 0
-        self._finish: Finish | None = None
+        self._moved = trio.lowlevel.ParkingLot()
         self._spools: dict[str, Spool] = {}
         """The files that come in pieces and are not whole, by the module's id."""
         self._handed_over: dict[Spool, _Pending] = {}
@@ -73,8 +72,7 @@ class AssetIntake(Listener):
         elif type(event) is Asset:
             pending = _Pending(event)
             self._wait(pending, line)
-            origin, folder = self._origin, self._folder
-            self._assets.check(event, origin, folder, lambda one: self._checked(pending, one))
+            self._invocation.setting.nursery.start_soon(self._check, pending)
         elif self._waiting:
             self._wait(event, line)
         else:
@@ -101,18 +99,22 @@ class AssetIntake(Listener):
             return Congestion.SLOW
         return Congestion.SLOW if spooled > WAITING_BYTES else Congestion.NONE
 
-    def finish(self, finish: Finish) -> None:
-        """Call `finish` when nothing waits any more; files that are not whole are dropped."""
+    def finish(self) -> None:
+        """Drop the files that are not whole: nothing more comes."""
         for one in [one for one in self._spools.values() if not one.whole]:
             self._drop(one)
             self._invocation.warn(
                 one.notice("asset_unfinished", "it was not handed over to its end")
             )
-        self._finish = finish
-        self._go_on()
 
-    def hurry(self) -> None:
+    async def drained(self) -> None:
+        """Return when all events have been passed on."""
+        while self._waiting:
+            await self._moved.park()
+
+    def end(self) -> None:
         """Wait for nothing: assets still being looked at are refused, the rest is passed on."""
+        self.finish()
         for spool in list(self._spools.values()):
             self._drop(spool)
         for waiting, _ in self._waiting:
@@ -187,6 +189,9 @@ class AssetIntake(Listener):
         self._waiting.append((waiting, line))
         self._waiting_bytes += len(line or b"")
 
+    async def _check(self, pending: _Pending) -> None:
+        self._checked(pending, await self._assets.check(pending.asset, self._origin, self._folder))
+
     def _checked(self, pending: _Pending, found: CheckedFile | Notice) -> None:
         if not pending.dropped:
             pending.found = found
@@ -209,9 +214,8 @@ class AssetIntake(Listener):
         self._count()
         if congested and not self._congestion:
             self._invocation.nudge()
-        if not self._waiting and self._finish is not None:
-            finish, self._finish = self._finish, None
-            finish()
+        if not self._waiting:
+            self._moved.unpark_all()
 
     def _take(self, pending: _Pending, line: bytes | None) -> None:
         found = pending.found

@@ -129,7 +129,6 @@ CHANGED_WORDS = "it changed while it was read, so it has no digest"
 
 log = structlog.get_logger()
 
-Checked = Callable[[CheckedFile | Notice], None]
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder(AssetRecord).decode
 
@@ -157,9 +156,12 @@ class Assets:
 
     # For invocations.
 
-    def check(self, asset: Asset, origin: Provenance, folder: str, done: Checked) -> None:
-        """Look at the file of an asset and call `done`, later and within a bound."""
-        self._nursery.start_soon(self._check, asset, origin, folder, done)
+    async def check(self, asset: Asset, origin: Provenance, folder: str) -> CheckedFile | Notice:
+        """Look at the file of an asset, within a bound; returns a warning if it is refused."""
+        try:
+            return await self._look(origin.owner, origin.module, asset.path, folder)
+        except RefusedAssetError as error:
+            return _notice(error.reason, asset, str(error))
 
     def spool(self, spool: Spool) -> None:
         self._nursery.start_soon(spool.run)
@@ -383,15 +385,6 @@ class Assets:
             log.warning(words, kept=ASSETS_KEPT)
         self.forgotten += 1
         return CheckedFile(record.path, record.real_path, 0, 0, record.sha256, copied=record.copied)
-
-    async def _check(self, asset: Asset, origin: Provenance, folder: str, done: Checked) -> None:
-        found: CheckedFile | Notice = _notice("unreadable_path", asset, "the daemon is ending")
-        try:
-            found = await self._look(origin.owner, origin.module, asset.path, folder)
-        except RefusedAssetError as error:
-            found = _notice(error.reason, asset, str(error))
-        finally:  # cancelled, it is still waited for
-            done(found)
 
     async def _read(self, record: AssetRecord) -> None:
         """Read a file that was too large, or too slow, to be read before the response."""

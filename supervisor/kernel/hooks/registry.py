@@ -23,7 +23,7 @@ from protocol.journal_event import JournalEvent
 from protocol.response import Response
 from protocol.weight import is_deeper
 from supervisor.kernel.effects import Effects
-from supervisor.kernel.parties import Invoke, OutcomeOnly
+from supervisor.kernel.parties import Invoke, Lineage, OutcomeOnly
 from supervisor.kernel.recorder import Recorder
 from supervisor.policy.hook_chain import Link
 from supervisor.policy.lifecycle import SERVES, State
@@ -121,6 +121,7 @@ class Hooks:
                 self._host,
                 self._fleet,
                 self._recorder,
+                self._lineage,
                 self._invoke,
                 descriptor=descriptor,
                 hook=hook,
@@ -333,6 +334,7 @@ class HookSubscriber:
         host: Host,
         fleet: Fleet,
         recorder: Recorder,
+        lineage: Lineage,
         invoke: Invoke,
         *,
         descriptor: Descriptor,
@@ -349,6 +351,7 @@ class HookSubscriber:
         self._host = host
         self._fleet = fleet
         self._recorder = recorder
+        self._lineage = lineage
         self._invoke = invoke
         self._reported = 0
         self._report: Timer | None = None
@@ -431,6 +434,7 @@ class HookSubscriber:
         )
 
     def _ended(self, response: Response) -> None:
+        self._lineage.end(response.request_id)
         self.in_flight -= 1
         if response.ok:
             self.delivered += 1

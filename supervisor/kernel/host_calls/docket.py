@@ -41,6 +41,7 @@ from supervisor.runtime.held_bytes import ARGS
 from supervisor.runtime.process.incarnation import Incarnation
 from supervisor.runtime.supervision.host import ModuleCalls
 from supervisor.runtime.supervision.module import Module
+from supervisor.runtime.turns import SharedTurn
 
 OPEN_CALLS = 1024
 """Open calls of one request, or of one process without a request; more are refused."""
@@ -56,7 +57,7 @@ class Docket:
         self._to_begin: deque[PendingHostCall] = deque()
         self._beginning = False
         self._told: set[bool] = set()
-        self.order = BeginOrder(host.nursery, caller.module.name)
+        self.order = BeginOrder(SharedTurn(caller.module.name))
         """The order in which invocations of its calls begin."""
 
     def take(self, asked: HostCalled, process: Incarnation) -> None:

@@ -16,7 +16,6 @@ from protocol.errors import Failure, Reason
 from protocol.host_events import ApprovalUiEvent
 from protocol.replies import Operation
 from protocol.response import Response
-from supervisor.kernel.begin_order import order_of
 from supervisor.kernel.grants.grants import Grant
 from supervisor.kernel.host_calls.docket import ModuleItself, denied
 from supervisor.kernel.host_calls.method import HostServices
@@ -112,7 +111,7 @@ class _ModuleInvocation(Handle):
             self._tool,
             self._content,
             self.client,
-            order=order_of(party, self._host.nursery),
+            order=party.order,
             account=party.account,
         )
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from protocol.errors import Failure
-from supervisor.kernel.begin_order import BeginOrder, order_of
+from supervisor.kernel.begin_order import OWN_OPS, PlaceInOrder
 from supervisor.kernel.operations.op import Args, ModuleName, OwnRequest, Word, op
 from supervisor.kernel.parties import Handle, Party
 from supervisor.kernel.prompts import CONTENT_CHARS, PROMPT, Conflict, Prompt
@@ -43,9 +42,13 @@ def invoke(kernel: Kernel, args: InvokeArgs, request: OwnRequest) -> Handle | No
     }
     content = {key: one for key, one in known.items() if one is not None}
     content |= {"op": args.op, "args": args.args}
-    order = order_of(party, kernel.nursery)
     return kernel.requests.invoke(
-        party.principal, args.module, content, request.client, order=order, account=party.account
+        party.principal,
+        args.module,
+        content,
+        request.client,
+        order=party.order,
+        account=party.account,
     )
 
 
@@ -66,23 +69,17 @@ def prompt_session(kernel: Kernel, args: PromptArgs, request: OwnRequest) -> Han
     prompt = Prompt(prompts, party.principal, msgspec.structs.asdict(args), request.client)
     prompt.account = party.account
 
-    def begin(_: Failure | None = None) -> None:
-        if prompt.ended:
-            return
-        turn, steps = Turn(), prompts.beginning(prompt)
-        turn.begin()
-        if any(turn.over for _ in steps):
-            order.pause()
-            kernel.nursery.start_soon(_begin_in_turns, party, steps, order)
-
-    order = order_of(party, kernel.nursery)
-    if not order:
-        begin()
-    else:
-        order.hold(None, None, begin)
+    order, turn, steps = party.order, Turn(), prompts.beginning(prompt)
+    turn.begin()
+    if order or any(turn.over for _ in steps):
+        kernel.nursery.start_soon(_begin_in_turns, prompt, party, steps, order.place(OWN_OPS))
     return None if prompt.ended else prompt
 
 
-async def _begin_in_turns(party: Party, rest: Iterator[None], order: BeginOrder) -> None:
-    await in_turns(party.label, PROMPT, rest)
-    order.go_on()
+async def _begin_in_turns(
+    prompt: Prompt, party: Party, steps: Iterator[None], place: PlaceInOrder
+) -> None:
+    with place:
+        await place.turn()
+        if not prompt.ended:
+            await in_turns(party.label, PROMPT, steps)

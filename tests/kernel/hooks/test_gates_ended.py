@@ -51,15 +51,6 @@ async def test_a_cancel_ends_it_and_what_the_gate_was_asked(
         assert len(asker.responses) == 1
 
 
-@pytest.mark.parametrize("gate", GATES)
-async def test_the_deadline_covers_the_gates(tmp_path: Path, gate: str) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path), hanging(tmp_path, gate)) as daemon:
-        asker = ask(daemon, "m", timeout_s=0.2)
-        await asker.response()
-        assert error(asker)[:2] == ("timeout", "deadline")
-        await settled(daemon)
-
-
 async def test_silence_does_not_count_the_time_of_gates(tmp_path: Path) -> None:
     module = actor(tmp_path, supervision={"timeouts": {"silence_s": 0.05}})
     gate = hanging(tmp_path, "tool:pre")
@@ -72,15 +63,6 @@ async def test_silence_does_not_count_the_time_of_gates(tmp_path: Path) -> None:
         await then(daemon, held={})
         await asker.response()
         assert error(asker)[:2] == ("timeout", "silence")
-
-
-@pytest.mark.parametrize("gate", GATES)
-async def test_the_daemons_end_ends_it(tmp_path: Path, gate: str) -> None:
-    gates = hanging(tmp_path, gate, supervision={"timeouts": QUICK})
-    async with daemon_with(tmp_path, actor(tmp_path), gates) as daemon:
-        asker = ask(daemon, "m")
-        await waits(daemon)
-    assert error(asker)[:2] == ("cancelled", "shutdown")
 
 
 async def test_an_error_of_the_clients_own_making_is_not_asked_about(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ async def test_whenever_it_is_given_up_it_ends_once_and_leaves_nothing(tmp_path:
             assert response.ok is ended_by_itself
             assert not list(invocation.children)
             await settled(daemon)
-            await daemon.requests.guards.wait_none_asks()
+            await daemon.requests.wait_none_guarded()
             assert not daemon.requests.lineage.all()
             steps += STRIDE
         assert steps > STRIDE

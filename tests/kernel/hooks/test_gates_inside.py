@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from protocol.events import Log
-from supervisor.kernel.hooks.guard import Guards
+from supervisor.kernel.hooks.registry import Gates
 from tests.factories import actor
 from tests.kernel.conftest import ask, daemon_with
 from tests.kernel.hooks.parties import denied, hook, reload, seen
@@ -42,7 +42,7 @@ async def test_a_gate_stands_before_the_modules_it_names_and_before_no_hook(
         assert denied(await answered(daemon))
         assert (await ask(daemon, "x").response()).ok
         assert await seen(daemon, "mine") == []
-        monkeypatch.setattr(Guards, "guard", None)
+        monkeypatch.setattr(Gates, "before", None)
         await reload(daemon, actor(tmp_path))
         assert (await answered(daemon)).responses[0].ok  # nobody is even looked for
 

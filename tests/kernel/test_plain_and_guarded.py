@@ -1,4 +1,4 @@
-"""The short way and the long one: whatever is said and done, nobody can tell which was taken."""
+"""Plain calls and guarded ones: whatever is said and done, nobody can tell which a call was."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ _ANSWER = FakeProcess._answer
 
 
 async def _talk(folder: Path, talk: list[list[Asking]], patch: pytest.MonkeyPatch) -> Any:
-    """Ask some requests after others, and return all that can be seen of it, and how many ways."""
+    """Ask some requests after others; return all that can be seen, and how many were guarded."""
     told: list[Any] = []
     with taking_turns() as turns:
         patch.setattr(FakeProcess, "_answer", _said)
@@ -217,40 +217,40 @@ async def _talk(folder: Path, talk: list[list[Asking]], patch: pytest.MonkeyPatc
                 (module.in_flight, module.queued),
                 [len(queue) for queue in module.host.deadlines._queues.values()],
             )
-            ways = daemon.requests.long_ways
+            guarded = daemon.requests.guarded_calls
     entries = [entry for _, entry in journals.read(folder / "data" / journals.FILE)]
     shutil.rmtree(folder / "data")
     own = [entry for entry in entries if entry["event"] in ("module:invoke", "module:error")]
     names = ("id", "ts", "span_id", "duration_ms", "uptime_s")
     # Sorted: which of two that were asked at once ends first is the loop's matter.
-    return (*seen, sorted(_bare(json.dumps(_without(entry, *names))) for entry in own)), ways
+    return (*seen, sorted(_bare(json.dumps(_without(entry, *names))) for entry in own)), guarded
 
 
 @settings(max_examples=15)
 @given(st.lists(st.lists(ASKING, min_size=1, max_size=4), max_size=4))
-def test_what_is_told_recorded_and_counted_is_the_same_on_both_ways(
+def test_what_is_told_recorded_and_counted_is_the_same_whether_a_call_is_plain_or_guarded(
     tmp_path_factory: pytest.TempPathFactory, talk: list[list[Asking]]
 ) -> None:
     talk = [[FIRST], *talk]
     folder = tmp_path_factory.mktemp("talk")
     asked = [one for at_once in talk for one in at_once]
     with pytest.MonkeyPatch.context() as patch:
-        short, left = trio.run(_talk, folder, talk, patch)
+        plain, left = trio.run(_talk, folder, talk, patch)
     begin = Invocation.begin
 
-    def begin_long(self: Invocation, silence_s: float | None) -> None:
-        self.take_long_way()
+    def begin_guarded(self: Invocation, silence_s: float | None) -> None:
+        self.guard()
         begin(self, silence_s)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Invocation, "begin", begin_long)
-        long, all_of_them = trio.run(_talk, folder, talk, patch)
-    for seen, other in zip(short, long, strict=True):
+        patch.setattr(Invocation, "begin", begin_guarded)
+        guarded, all_of_them = trio.run(_talk, folder, talk, patch)
+    for seen, other in zip(plain, guarded, strict=True):
         assert seen == other
     refused = sum(one.more in REFUSED for one in asked)
-    tallied, counted = short[2:4]
+    tallied, counted = plain[2:4]
     assert sum(counted.values()) == refused
     assert sum(sum(ops.values()) for ops in tallied.values()) == len(asked) - refused
     assert all_of_them == len(asked) - refused
-    plain = [one for one in asked if ERROR not in one.lines and one.more not in REFUSED]
-    assert left <= all_of_them - sum("session_id" not in one.more for one in plain)
+    can_be_plain = [one for one in asked if ERROR not in one.lines and one.more not in REFUSED]
+    assert left <= all_of_them - sum("session_id" not in one.more for one in can_be_plain)
