@@ -156,11 +156,11 @@ def _figures(row: Row, scene: Scene, result: Result) -> str:
     lines = []
     for name in scene.parties:
         figures = result.get(name, Figures())
-        words = "; ".join(filter(None, (ranged(figures.values), figures.why))) or "missing"
-        lines.append([name, words, ranged(figures.ratios, "x"), ranged(figures.cpu_us)])
+        words = "; ".join(filter(None, (median_text(figures.values), figures.why))) or "missing"
+        lines.append([name, words, median_text(figures.ratios, "x"), median_text(figures.cpu_us)])
     head = ["Who", row.unit, "stdiod to it", "CPU (us)"]
-    columns = 4 if any(line[3] for line in lines) else 3
-    return _table(head[:columns], (line[:columns] for line in lines))
+    shown = [at for at in range(4) if at < 2 or any(line[at] for line in lines)]  # noqa: PLR2004
+    return _table([head[at] for at in shown], ([line[at] for at in shown] for line in lines))
 
 
 def _about(findings: Findings) -> Iterator[str]:
@@ -206,12 +206,17 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= GROUPED else f"{value:.3g}"
 
 
+def median_text(values: Sequence[float], unit: str = "") -> str:
+    """Return the median; nothing of no values."""
+    return f"{figure(median(values))} {unit}".rstrip() if values else ""
+
+
 def ranged(values: Sequence[float], unit: str = "") -> str:
     """Return the median, and the range where there is one; nothing of no values."""
     if not values:
         return ""
-    middle, low, high = map(figure, (median(values), min(values), max(values)))
-    return f"{middle if low == high else f'{middle} ({low}-{high})'} {unit}".rstrip()
+    low, high = figure(min(values)), figure(max(values))
+    return median_text(values, unit if low == high else f"({low}-{high}) {unit}")
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -392,7 +393,12 @@ means that the call fails when its `invoke_s` is over.
 
 def page() -> str:
     """Return docs/mistakes.md."""
-    rows = (f"| {one.name} | {one.said} | {one.when} |\n" for one in MISTAKES)
+    # What a line of the terminal says first is enough to find the row by.
+    shown = (textwrap.shorten(one.said, 90, placeholder=" ...") for one in MISTAKES)
+    rows = (
+        f"| {one.name} | {words} | {one.when} |\n"
+        for one, words in zip(MISTAKES, shown, strict=True)
+    )
     return HEAD + "".join(rows)
 
 
