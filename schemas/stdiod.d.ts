@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 5a0ec02ae9e63f241fe3e5556ab740e92afc3b6d774763e74f6c7d4fb7794072
+// The document it was made of: sha256 0de982ed508c9925fbb3d45aad3d8054018f85ba5727f263209c79241b0136aa
 
 export interface paths {
     "/": {
@@ -1974,7 +1974,7 @@ export interface components {
              * @enum {string}
              */
             containment?: "auto" | "cgroup2" | "subreaper" | "process_group";
-            /** @description a limit for all modules together: above it, the module that uses most is ended, one at a time, with oom */
+            /** @description a limit for all modules together: above it, the one that uses most is ended, with oom */
             memory_ceiling_bytes?: number;
             /** @description false as --no-watch: changed descriptors are not picked up without stdiod reload */
             watch?: boolean;
@@ -1983,7 +1983,7 @@ export interface components {
             /** @description how much the journal may hold; 536870912 (512 MiB), at least 1048576 */
             journal_bytes?: number;
             /**
-             * @description "process": what an answer acknowledges survives the daemon's end, kill -9 included. "power": it survives a power cut, too, at the price of a disk sync for each group of entries
+             * @description "process": what an answer acknowledges survives kill -9. "power": a power cut, too, by a disk sync for each group of entries
              * @enum {string}
              */
             durability?: "process" | "power";
@@ -1994,11 +1994,11 @@ export interface components {
             assets?: "in_place" | "copy";
             /** @description how much the copies may take together; 1 GiB if left out */
             asset_store_bytes?: number;
-            /** @description the path of an env file for all modules, or an array of such. Of the verbs that need no daemon, doctor alone reads it */
+            /** @description the path of an env file for all modules, or an array of such */
             env_file?: string | string[];
-            /** @description the file that says what modules may do; they may do nothing if it is left out */
+            /** @description the file that says what modules may do; nothing if it is left out */
             policy?: string;
-            /** @description where HTTP is served, by a process of its own: "off", "sock" or "HOST:PORT", as --http */
+            /** @description where HTTP is served: "off", "sock" or "HOST:PORT", as --http */
             http?: string;
             /** @description the certificate for HTTPS, as --http-cert */
             http_cert?: string;
@@ -2008,7 +2008,7 @@ export interface components {
             http_insecure?: boolean;
             /** @description an array of the origins whose pages may use HTTP, such as "https://example.org"; only its own if left out */
             http_origins?: string[];
-            /** @description a table about MCP clients: views of what they see of the modules; keep, how long a daemon stays that stdiod mcp has started; session_idle_s, how long a session over HTTP stays */
+            /** @description a table about MCP clients: views; keep, how long a daemon stays that stdiod mcp has started; session_idle_s, how long a session over HTTP stays */
             mcp?: {
                 /** @description what clients see, by the name of the view */
                 views?: {
@@ -2122,13 +2122,13 @@ export interface components {
                  */
                 start?: "eager" | "lazy";
                 /**
-                 * @description Whether it is restarted after it ended by itself. permanent: always. transient: unless it exited with 0. temporary: never. on-demand, the default for mcp: always, but after it exited with 0 while idle only when a request comes.
+                 * @description Whether it is restarted after it ended by itself. permanent: always. transient: unless it exited with 0. temporary: never. on-demand, the default for mcp: after it exited with 0 while idle, with the next request
                  * @default permanent
                  * @enum {string}
                  */
                 restart?: "permanent" | "transient" | "temporary" | "on-demand";
                 /**
-                 * @description Exit codes (0 to 255) and names of signals ("SIGKILL") after which it is restarted even if restart says no.
+                 * @description Exit codes (0 to 255) and signals ("SIGKILL") after which it is restarted even if restart says no
                  * @default []
                  */
                 restart_on?: (number | ("SIGHUP" | "SIGINT" | "SIGQUIT" | "SIGILL" | "SIGTRAP" | "SIGABRT" | "SIGBUS" | "SIGFPE" | "SIGKILL" | "SIGUSR1" | "SIGSEGV" | "SIGUSR2" | "SIGPIPE" | "SIGALRM" | "SIGTERM" | "SIGSTKFLT" | "SIGXCPU" | "SIGXFSZ" | "SIGVTALRM" | "SIGPROF" | "SIGIO" | "SIGPWR" | "SIGSYS"))[];
@@ -2183,7 +2183,7 @@ export interface components {
                 /** @description How long each thing may take, in seconds */
                 timeouts?: {
                     /**
-                     * @description From the start of its process until health is ok. For mcp 60, and 300 where the command may download its program first (npx, uvx, docker and the like)
+                     * @description From the start of its process until health is ok. For mcp 60, and 300 where the command may download its program
                      * @default 10
                      */
                     start_s?: number;
@@ -2198,12 +2198,12 @@ export interface components {
                      */
                     describe_s?: number;
                     /**
-                     * @description For the answer to an invoke, the wait in the queue included. For mcp 120, and progress renews it. stdiod invoke --timeout replaces it, and nothing renews that
+                     * @description For the answer to an invoke, the wait in the queue included. For mcp 120, and progress renews it
                      * @default 30
                      */
                     invoke_s?: number;
                     /**
-                     * @description For mcp: the longest that a call may take, whatever progress it tells of; invoke_s if that is longer. No other protocol uses it
+                     * @description For mcp: the longest that a call may take, whatever progress it tells of
                      * @default 3600
                      */
                     total_s?: number;
@@ -2241,7 +2241,7 @@ export interface components {
                      */
                     interval_s?: number;
                     /**
-                     * @description After this many misses in a row its process is replaced. After the first miss it is degraded, and still serves
+                     * @description After this many misses in a row its process is replaced; after the first it is degraded
                      * @default 3
                      */
                     failures?: number;
@@ -2249,7 +2249,7 @@ export interface components {
                 /** @description What it may use; null is no limit */
                 limits?: {
                     /**
-                     * @description The memory of all its processes together; at least 1048576. Above it they are ended, and the request fails with oom. It is measured 4 times a second, unless a cgroup counts it
+                     * @description The memory of all its processes together; at least 1048576. Above it they are ended (oom)
                      * @default null
                      */
                     memory_bytes?: number | null;
@@ -2264,12 +2264,12 @@ export interface components {
                      */
                     open_files?: number | null;
                     /**
-                     * @description How many processes it may have; at least 1. It is measured 4 times a second; above it they are ended
+                     * @description How many processes it may have; at least 1. Above it they are ended
                      * @default null
                      */
                     processes?: number | null;
                     /**
-                     * @description Seconds of processor time for each of its processes. Then it gets SIGXCPU, and SIGKILL a second later
+                     * @description Seconds of processor time for each of its processes; then SIGXCPU, and SIGKILL a second later
                      * @default null
                      */
                     cpu_s?: number | null;
@@ -2302,7 +2302,7 @@ export interface components {
                      */
                     idle_stop_s?: number | null;
                     /**
-                     * @description After so many requests (or up to a tenth fewer, at random) a process is replaced; it serves until its successor is ready. null: never
+                     * @description After so many requests (or up to a tenth fewer) a process is replaced once its successor is ready; null: never
                      * @default null
                      */
                     max_requests?: number | null;
@@ -2313,7 +2313,7 @@ export interface components {
                     max_age_s?: number | null;
                 };
                 /**
-                 * @description Whether its successor may run beside it for a moment when its descriptor changes. false, for a port or a lock: it ends first
+                 * @description Whether its successor may run beside it when its descriptor changes. false, for a port or a lock: it ends first
                  * @default true
                  */
                 overlap?: boolean;

@@ -141,7 +141,7 @@ def _bounds(found: Mapping[str, Result]) -> str:
         (
             heading(row),
             str(bound),
-            ranged(reached(bound, found[row.title]), "x" if bound.peer else row.unit),
+            ranged(reached(bound, found[row.title]), "x" if bound.peer else row.unit, whole=True),
             verdict(bound, found[row.title]),
         )
         for scene in SCENES
@@ -156,8 +156,8 @@ def _figures(row: Row, scene: Scene, result: Result) -> str:
     lines = []
     for name in scene.parties:
         figures = result.get(name, Figures())
-        words = "; ".join(filter(None, (median_text(figures.values), figures.why))) or "missing"
-        lines.append([name, words, median_text(figures.ratios, "x"), median_text(figures.cpu_us)])
+        words = "; ".join(filter(None, (ranged(figures.values), figures.why))) or "missing"
+        lines.append([name, words, ranged(figures.ratios, "x"), ranged(figures.cpu_us)])
     head = ["Who", row.unit, "stdiod to it", "CPU (us)"]
     shown = [at for at in range(4) if at < 2 or any(line[at] for line in lines)]  # noqa: PLR2004
     return _table([head[at] for at in shown], ([line[at] for at in shown] for line in lines))
@@ -206,17 +206,12 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= GROUPED else f"{value:.3g}"
 
 
-def median_text(values: Sequence[float], unit: str = "") -> str:
-    """Return the median; nothing of no values."""
-    return f"{figure(median(values))} {unit}".rstrip() if values else ""
-
-
-def ranged(values: Sequence[float], unit: str = "") -> str:
-    """Return the median, and the range where there is one; nothing of no values."""
+def ranged(values: Sequence[float], unit: str = "", *, whole: bool = False) -> str:
+    """Return the median, if wanted with the range where there is one; nothing of no values."""
     if not values:
         return ""
-    low, high = figure(min(values)), figure(max(values))
-    return median_text(values, unit if low == high else f"({low}-{high}) {unit}")
+    middle, low, high = map(figure, (median(values), min(values), max(values)))
+    return f"{middle if not whole or low == high else f'{middle} ({low}-{high})'} {unit}".rstrip()
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

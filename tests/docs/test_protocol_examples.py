@@ -69,10 +69,8 @@ def bounds() -> Iterator[tuple[str, float]]:
     above = ""
     for _, figure, where in rows("docs/limits.md", "What"):
         name = str(code(where))
-        if name.startswith("."):
-            name = above + name
-        elif not name.startswith(("protocol.", "limits.")):
-            name = f"supervisor.{name}"
+        if not name.startswith(("protocol.", "limits.")):
+            name = above + name if name.startswith(".") else f"supervisor.{name}"
         above = name.rpartition(".")[0]
         yield name, float(figure.split()[0])
 

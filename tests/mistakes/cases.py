@@ -393,12 +393,7 @@ means that the call fails when its `invoke_s` is over.
 
 def page() -> str:
     """Return docs/mistakes.md."""
-    # What a line of the terminal says first is enough to find the row by.
-    shown = (textwrap.shorten(one.said, 90, placeholder=" ...") for one in MISTAKES)
-    rows = (
-        f"| {one.name} | {words} | {one.when} |\n"
-        for one, words in zip(MISTAKES, shown, strict=True)
-    )
+    rows = (f"| {one.name} | {textwrap.shorten(one.said, 90)} | {one.when} |\n" for one in MISTAKES)
     return HEAD + "".join(rows)
 
 

@@ -131,6 +131,6 @@ def test_figures_have_three_digits(value: float, words: str) -> None:
 
 
 def test_a_range_that_is_none_is_not_shown() -> None:
-    assert ranged([2.0, 1.0, 3.0], "ms") == "2 (1-3) ms"
+    assert ranged([2.0, 1.0, 3.0], "ms", whole=True) == "2 (1-3) ms"
     assert ranged([2.0, 2.0]) == "2"
     assert ranged([]) == ""
