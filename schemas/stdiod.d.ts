@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 f80cbff851d7fc8717fc96437d293a5bea1aadf7bef0ff94757a176881b04be6
+// The document it was made of: sha256 cb9bffdb8d892f8ff451ed208fb50c7253b78b70352f68f856b00811a8f820a1
 
 export interface paths {
     "/": {
@@ -1974,7 +1974,7 @@ export interface components {
              * @enum {string}
              */
             containment?: "auto" | "cgroup2" | "subreaper" | "process_group";
-            /** @description a limit for all modules together: above it, the module that uses most is ended, one at a time, with oom */
+            /** @description a limit for all modules together: above it, the one that uses most is ended, with oom */
             memory_ceiling_bytes?: number;
             /** @description false as --no-watch: changed descriptors are not picked up without stdiod reload */
             watch?: boolean;
@@ -1983,7 +1983,7 @@ export interface components {
             /** @description how much the journal may hold; 536870912 (512 MiB), at least 1048576 */
             journal_bytes?: number;
             /**
-             * @description "process": what an answer acknowledges survives the daemon's end, kill -9 included. "power": it survives a power cut, too, at the price of a disk sync for each group of entries
+             * @description "process": what an answer acknowledges survives kill -9. "power": a power cut, too, by a disk sync for each group of entries
              * @enum {string}
              */
             durability?: "process" | "power";
@@ -1994,11 +1994,11 @@ export interface components {
             assets?: "in_place" | "copy";
             /** @description how much the copies may take together; 1 GiB if left out */
             asset_store_bytes?: number;
-            /** @description the path of an env file for all modules, or an array of such. Of the verbs that need no daemon, doctor alone reads it */
+            /** @description the path of an env file for all modules, or an array of such */
             env_file?: string | string[];
-            /** @description the file that says what modules may do; they may do nothing if it is left out */
+            /** @description the file that says what modules may do; nothing if it is left out */
             policy?: string;
-            /** @description where HTTP is served, by a process of its own: "off", "sock" or "HOST:PORT", as --http */
+            /** @description where HTTP is served: "off", "sock" or "HOST:PORT", as --http */
             http?: string;
             /** @description the certificate for HTTPS, as --http-cert */
             http_cert?: string;
@@ -2008,7 +2008,7 @@ export interface components {
             http_insecure?: boolean;
             /** @description an array of the origins whose pages may use HTTP, such as "https://example.org"; only its own if left out */
             http_origins?: string[];
-            /** @description a table about MCP clients: views of what they see of the modules; keep, how long a daemon stays that stdiod mcp has started; session_idle_s, how long a session over HTTP stays */
+            /** @description a table about MCP clients: views; keep, how long a daemon stays that stdiod mcp has started; session_idle_s, how long a session over HTTP stays */
             mcp?: {
                 /** @description what clients see, by the name of the view */
                 views?: {
@@ -2035,25 +2035,25 @@ export interface components {
             /** @description What clients call it: 1 to 128 characters, without / and control characters. Not ., .. or supervisor */
             name: string;
             /**
-             * @description provider, tool, agent, hook, orchestrator or context. It helps clients to find a module. The daemon itself treats only a hook differently, by its hook section
+             * @description provider, tool, agent, hook, orchestrator or context. A hook has a section of its own
              * @enum {string}
              */
             kind: "provider" | "tool" | "agent" | "hook" | "orchestrator" | "context";
             transport: components["schemas"]["Transport"];
             /**
-             * @description What the module may be granted when it calls the host: module.invoke, module.invoke:MODULE.OP, session.read, session.write, event.emit:NAME, log, roots.list, user.ask, model.sample, model.sample:MODULE, or an entry that covers several, such as session.*. The operator's policy decides which of them it gets. The daemon shows other names, and grants nothing for them; validate warns of one that is misspelt
+             * @description What the module may be granted when it calls the host: module.invoke, module.invoke:MODULE.OP, session.read, session.write, event.emit:NAME, log, roots.list, user.ask, model.sample, model.sample:MODULE, or an entry that covers several, such as session.*. The operator's policy decides which of them it gets
              * @default []
              */
             capabilities?: string[];
             /** @description Its version, any string */
             version?: string;
-            /** @description One sentence, shown by status and describe */
+            /** @description One sentence */
             description?: string;
-            /** @description Its ops, each with a JSON Schema (2020-12) of its args. The daemon then refuses other ops (unsupported_op) and args that do not fit (bad_request) before they reach the module, and describe shows the schemas. A module of the dialect module without inputs here may give them in its answer to describe */
+            /** @description Its ops, each with a JSON Schema (2020-12) of its args. Other ops (unsupported_op) and args that do not fit (bad_request) do not reach the module. A module of the dialect module may give them in its answer to describe instead */
             inputs?: {
                 [key: string]: Record<string, unknown> | boolean;
             };
-            /** @description The same for results. describe shows it; the daemon does not enforce it */
+            /** @description The same for results; not enforced */
             outputs?: {
                 [key: string]: Record<string, unknown> | boolean;
             };
@@ -2109,7 +2109,7 @@ export interface components {
                 gate: unknown;
             };
             /**
-             * @description false: the module is not started, lists name none of its ops, a hook sees and gates nothing, and status shows it as disabled. stdiod disable and enable write it
+             * @description false: it is not started, its ops are in no list, a hook gates nothing. stdiod disable and enable write it
              * @default true
              */
             enabled?: boolean;
@@ -2122,13 +2122,13 @@ export interface components {
                  */
                 start?: "eager" | "lazy";
                 /**
-                 * @description Whether it is restarted after it ended by itself. permanent: always. transient: unless it exited with 0. temporary: never. on-demand, the default for mcp: always, but after it exited with 0 while idle only when a request comes. See Restarts
+                 * @description Whether it is restarted after it ended by itself. permanent: always. transient: unless it exited with 0. temporary: never. on-demand, the default for mcp: after it exited with 0 while idle, with the next request
                  * @default permanent
                  * @enum {string}
                  */
                 restart?: "permanent" | "transient" | "temporary" | "on-demand";
                 /**
-                 * @description Exit codes (0 to 255) and names of signals ("SIGKILL") after which it is restarted even if restart says no. See Restarts
+                 * @description Exit codes (0 to 255) and signals ("SIGKILL") after which it is restarted even if restart says no
                  * @default []
                  */
                 restart_on?: (number | ("SIGHUP" | "SIGINT" | "SIGQUIT" | "SIGILL" | "SIGTRAP" | "SIGABRT" | "SIGBUS" | "SIGFPE" | "SIGKILL" | "SIGUSR1" | "SIGSEGV" | "SIGUSR2" | "SIGPIPE" | "SIGALRM" | "SIGTERM" | "SIGSTKFLT" | "SIGXCPU" | "SIGXFSZ" | "SIGVTALRM" | "SIGPROF" | "SIGIO" | "SIGPWR" | "SIGSYS"))[];
@@ -2176,14 +2176,14 @@ export interface components {
                  */
                 retry_failed_s?: number;
                 /**
-                 * @description Modules that must be ready before it is started. When the daemon ends, it is stopped before them. When one of them goes away while it runs, it is not restarted: its log says so, and status names that module under missing
+                 * @description Modules that must be ready before it is started, and that are stopped after it
                  * @default []
                  */
                 depends_on?: string[];
                 /** @description How long each thing may take, in seconds */
                 timeouts?: {
                     /**
-                     * @description From the start of its process until health is ok. For mcp 60, and 300 where the command may download its program first (npx, uvx, docker and the like)
+                     * @description From the start of its process until health is ok. For mcp 60, and 300 where the command may download its program
                      * @default 10
                      */
                     start_s?: number;
@@ -2198,12 +2198,12 @@ export interface components {
                      */
                     describe_s?: number;
                     /**
-                     * @description For the answer to an invoke, the wait in the queue included. For mcp 120, and progress renews it. stdiod invoke --timeout replaces it, and nothing renews that
+                     * @description For the answer to an invoke, the wait in the queue included. For mcp 120, and progress renews it
                      * @default 30
                      */
                     invoke_s?: number;
                     /**
-                     * @description For mcp: the longest that a call may take, whatever progress it tells of; invoke_s if that is longer. No other protocol uses it
+                     * @description For mcp: the longest that a call may take, whatever progress it tells of
                      * @default 3600
                      */
                     total_s?: number;
@@ -2236,12 +2236,12 @@ export interface components {
                 /** @description How an idle process is probed */
                 health?: {
                     /**
-                     * @description How often an idle persistent module is asked for its health. A module that serves a request is not asked. Modules with the same interval are spread over 20 moments of it, so that they are not all asked at once
+                     * @description How often an idle persistent module is asked for its health
                      * @default 10
                      */
                     interval_s?: number;
                     /**
-                     * @description After this many misses in a row its process is replaced. After the first miss it is degraded, and still serves
+                     * @description After this many misses in a row its process is replaced; after the first it is degraded
                      * @default 3
                      */
                     failures?: number;
@@ -2249,12 +2249,12 @@ export interface components {
                 /** @description What it may use; null is no limit */
                 limits?: {
                     /**
-                     * @description The memory of all its processes together; at least 1048576. Above it they are ended, and the request fails with oom. It is measured 4 times a second, unless a cgroup counts it
+                     * @description The memory of all its processes together; at least 1048576. Above it they are ended (oom)
                      * @default null
                      */
                     memory_bytes?: number | null;
                     /**
-                     * @description The longest line it may print; at least 1024. A longer line fails the request, and is dropped without being held in memory. So is a line of more than 131072 values
+                     * @description The longest line it may print; at least 1024. A longer line fails the request
                      * @default 8388608
                      */
                     line_bytes?: number;
@@ -2264,12 +2264,12 @@ export interface components {
                      */
                     open_files?: number | null;
                     /**
-                     * @description How many processes it may have; at least 1. It is measured 4 times a second; above it they are ended
+                     * @description How many processes it may have; at least 1. Above it they are ended
                      * @default null
                      */
                     processes?: number | null;
                     /**
-                     * @description Seconds of processor time for each of its processes. Then it gets SIGXCPU, and SIGKILL a second later
+                     * @description Seconds of processor time for each of its processes; then SIGXCPU, and SIGKILL a second later
                      * @default null
                      */
                     cpu_s?: number | null;
@@ -2302,7 +2302,7 @@ export interface components {
                      */
                     idle_stop_s?: number | null;
                     /**
-                     * @description After so many requests (or up to a tenth fewer, at random) a process is replaced; it serves until its successor is ready. null: never
+                     * @description After so many requests (or up to a tenth fewer) a process is replaced once its successor is ready; null: never
                      * @default null
                      */
                     max_requests?: number | null;
@@ -2313,17 +2313,17 @@ export interface components {
                     max_age_s?: number | null;
                 };
                 /**
-                 * @description Whether its successor may run beside it for a moment when its descriptor changes. false is for a module that cannot stand a second copy (a port, a lock): it ends first. See Changing descriptors
+                 * @description Whether its successor may run beside it when its descriptor changes. false, for a port or a lock: it ends first
                  * @default true
                  */
                 overlap?: boolean;
                 /**
-                 * @description For per-invocation: processes that are started ahead and wait for a request, beside those of concurrency. Only for programs that do nothing but prepare before they read their request. See Warm processes
+                 * @description For per-invocation: processes started ahead, for programs that only prepare before they read their request
                  * @default 0
                  */
                 warm?: number;
                 /**
-                 * @description Whether it is replaced when its program changes: command[0] if that is a path, and each argument that is a file, from cwd. See Changing descriptors
+                 * @description Whether it is replaced when its program changes: command[0] if that is a path, and each argument that is a file, from cwd
                  * @default false
                  */
                 watch?: boolean;
@@ -2561,22 +2561,22 @@ export interface components {
             /** @constant */
             type: "stdio";
             /**
-             * @description The program and its arguments, as an array. No shell reads it. A program with a slash is a path from the descriptor's folder; any other is looked up in PATH. Arguments are passed as they are, but for ${STDIOD_CIDFILE}: each start gets a file of its own there, and the container whose id it holds is removed when the process is over
+             * @description The program and its arguments; no shell reads them. A program with a slash is a path from the descriptor's folder, any other is looked up in PATH. ${STDIOD_CIDFILE} is a file for the id of a container
              * @default []
              */
             command: string[];
             /**
-             * @description A command that fetches or builds what command runs. It is written like command, and runs once before the first start. See Preparing
+             * @description A command that fetches or builds what command runs, once before the first start
              * @default []
              */
             prepare?: string[];
             /**
-             * @description For http, where it is required: the address of the service. /health, /describe and /invoke are added to it. It is shown to people, so it must not have a user, a password, a query or a fragment
+             * @description For http, where it is required: the address of the service, to which /health, /describe and /invoke are added. No user, password, query or fragment
              * @default
              */
             url?: string;
             /**
-             * @description For http: headers sent with each request. ${NAME} in a value is replaced by the daemon's own variable NAME; if that is not set, the service is not asked
+             * @description For http: headers of each request. ${NAME} in a value is the daemon's variable NAME; if that is not set, the service is not asked
              * @default {}
              */
             headers?: {
@@ -2589,18 +2589,18 @@ export interface components {
              */
             protocol?: "exec" | "mcp" | "module" | "narratoria";
             /**
-             * @description persistent: one process serves many requests; the default of module and the default of mcp, which has no other. per-invocation: each request has a process of its own, whose exit status is part of the verdict; the default of narratoria and the default of exec, which have no other
+             * @description persistent: one process serves many requests; the default of module and the default of mcp, which has no other. per-invocation: each request has a process, whose exit status counts; the default of narratoria and the default of exec, which have no other
              * @enum {string}
              */
             lifecycle?: "persistent" | "per-invocation";
             /**
-             * @description flat is for a narratoria tool that reads bare args: the line written to stdin is args with requestId merged in
+             * @description flat: a narratoria tool reads args with requestId merged in
              * @default envelope
              * @enum {string}
              */
             input?: "envelope" | "flat";
             /**
-             * @description What a line outside the protocol does. tolerant: the line is set aside with a warning; the default of module, the default of mcp and the default of exec, which has no lines to keep to. strict: the line ends the request; the default of narratoria. See Lines that are not the protocol
+             * @description What a line outside the protocol does. tolerant: the line is set aside with a warning; the default of module, the default of mcp and the default of exec, which has no lines to keep to. strict: the line ends the request; the default of narratoria.
              * @enum {string}
              */
             stdout?: "strict" | "tolerant";
@@ -2663,7 +2663,7 @@ export interface components {
              */
             cwd?: string;
             /**
-             * @description Variables to set. ${NAME} in a value is replaced by the variable NAME of the daemon or an env file; if that is not set, the module is not started
+             * @description Variables to set. ${NAME} in a value is a variable of the daemon or an env file; if it is not set, the module is not started
              * @default {}
              */
             env?: {
@@ -2688,22 +2688,22 @@ export interface components {
             /** @constant */
             type: "http";
             /**
-             * @description The program and its arguments, as an array. No shell reads it. A program with a slash is a path from the descriptor's folder; any other is looked up in PATH. Arguments are passed as they are, but for ${STDIOD_CIDFILE}: each start gets a file of its own there, and the container whose id it holds is removed when the process is over
+             * @description The program and its arguments; no shell reads them. A program with a slash is a path from the descriptor's folder, any other is looked up in PATH. ${STDIOD_CIDFILE} is a file for the id of a container
              * @default []
              */
             command?: string[];
             /**
-             * @description A command that fetches or builds what command runs. It is written like command, and runs once before the first start. See Preparing
+             * @description A command that fetches or builds what command runs, once before the first start
              * @default []
              */
             prepare?: string[];
             /**
-             * @description For http, where it is required: the address of the service. /health, /describe and /invoke are added to it. It is shown to people, so it must not have a user, a password, a query or a fragment
+             * @description For http, where it is required: the address of the service, to which /health, /describe and /invoke are added. No user, password, query or fragment
              * @default
              */
             url: string;
             /**
-             * @description For http: headers sent with each request. ${NAME} in a value is replaced by the daemon's own variable NAME; if that is not set, the service is not asked
+             * @description For http: headers of each request. ${NAME} in a value is the daemon's variable NAME; if that is not set, the service is not asked
              * @default {}
              */
             headers?: {
@@ -2716,18 +2716,18 @@ export interface components {
              */
             protocol?: "exec" | "mcp" | "module" | "narratoria";
             /**
-             * @description persistent: one process serves many requests; the default of module and the default of mcp, which has no other. per-invocation: each request has a process of its own, whose exit status is part of the verdict; the default of narratoria and the default of exec, which have no other
+             * @description persistent: one process serves many requests; the default of module and the default of mcp, which has no other. per-invocation: each request has a process, whose exit status counts; the default of narratoria and the default of exec, which have no other
              * @enum {string}
              */
             lifecycle?: "persistent" | "per-invocation";
             /**
-             * @description flat is for a narratoria tool that reads bare args: the line written to stdin is args with requestId merged in
+             * @description flat: a narratoria tool reads args with requestId merged in
              * @default envelope
              * @enum {string}
              */
             input?: "envelope" | "flat";
             /**
-             * @description What a line outside the protocol does. tolerant: the line is set aside with a warning; the default of module, the default of mcp and the default of exec, which has no lines to keep to. strict: the line ends the request; the default of narratoria. See Lines that are not the protocol
+             * @description What a line outside the protocol does. tolerant: the line is set aside with a warning; the default of module, the default of mcp and the default of exec, which has no lines to keep to. strict: the line ends the request; the default of narratoria.
              * @enum {string}
              */
             stdout?: "strict" | "tolerant";
@@ -2790,7 +2790,7 @@ export interface components {
              */
             cwd?: string;
             /**
-             * @description Variables to set. ${NAME} in a value is replaced by the variable NAME of the daemon or an env file; if that is not set, the module is not started
+             * @description Variables to set. ${NAME} in a value is a variable of the daemon or an env file; if it is not set, the module is not started
              * @default {}
              */
             env?: {

@@ -108,7 +108,7 @@ def judged(bound: str, result: Result, unit: str) -> tuple[str, str]:
         return "", "not measured"
     over = median(values) - float(value)
     is_met = over >= 0 if which == "least" else over <= 0
-    return ranged(values, "x" if peer else unit), "pass" if is_met else "falls short"
+    return ranged(values, "x" if peer else unit, whole=True), "pass" if is_met else "falls short"
 
 
 # --- The page ----------------------------------------------------------------
@@ -151,8 +151,8 @@ def _figures(row: Row, scene: Scene, result: Result) -> str:
         words = "; ".join(filter(None, (ranged(figures.values), figures.why))) or "missing"
         lines.append([name, words, ranged(figures.ratios, "x"), ranged(figures.cpu_us)])
     head = ["Who", row.unit, "stdiod to it", "CPU (us)"]
-    columns = 4 if any(line[3] for line in lines) else 3
-    return _table(head[:columns], (line[:columns] for line in lines))
+    shown = [at for at in range(4) if at < 2 or any(line[at] for line in lines)]  # noqa: PLR2004
+    return _table([head[at] for at in shown], ([line[at] for at in shown] for line in lines))
 
 
 def _about(findings: Findings) -> Iterator[str]:
@@ -196,12 +196,12 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= GROUPED else f"{value:.3g}"
 
 
-def ranged(values: Sequence[float], unit: str = "") -> str:
-    """Return the median, and the range where there is one; nothing of no values."""
+def ranged(values: Sequence[float], unit: str = "", *, whole: bool = False) -> str:
+    """Return the median, if wanted with the range where there is one; nothing of no values."""
     if not values:
         return ""
     middle, low, high = map(figure, (median(values), min(values), max(values)))
-    return f"{middle if low == high else f'{middle} ({low}-{high})'} {unit}".rstrip()
+    return f"{middle if not whole or low == high else f'{middle} ({low}-{high})'} {unit}".rstrip()
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

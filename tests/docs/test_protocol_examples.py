@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from importlib import import_module
 
 import msgspec
@@ -19,11 +20,11 @@ from supervisor.kernel.operations import OPS, inputs
 from supervisor.kernel.requests import LOOKS
 from supervisor.policy.principals import Scope
 from supervisor.policy.session import BOUNDS, Status
-from tests.docs.markdown import Block, blocks, read, rows
+from tests.docs.markdown import Block, blocks, code, read, rows
 from tests.schemas.local_registry import validator
 
 DOCUMENT = "docs/protocol.md"
-BLOCKS = [*blocks(DOCUMENT), *blocks("docs/protocol-on-one-page.md")]
+BLOCKS = blocks(DOCUMENT)
 
 
 def at_line(block: Block) -> str:
@@ -41,13 +42,13 @@ def test_a_document_is_valid(block: Block) -> None:
 
 
 def test_the_verdicts_name_codes_and_reasons_that_exist_and_belong_together() -> None:
-    for what, code, reasons in rows(DOCUMENT, "What happened"):
+    for what, shown, reasons in rows(DOCUMENT, "What happened"):
         if what.startswith("`done`"):
             continue
         for name in reasons.split(", "):
             reason = Reason(name.strip("`"))
             expected = Code.INTERNAL if reason in (Reason.EXITED, Reason.SIGNALED) else reason.code
-            assert code == f"`{expected}`", what
+            assert shown == f"`{expected}`", what
 
 
 def test_the_events_of_the_table_are_those_of_the_specification() -> None:
@@ -64,10 +65,19 @@ def test_the_ops_of_the_table_are_those_of_the_daemon_with_their_args() -> None:
             assert required == (name in schema["required"]), (op, name)
 
 
-@pytest.mark.parametrize("row", rows(DOCUMENT, "What"), ids=lambda row: row[2].strip("`"))
-def test_a_bound_is_the_one_in_the_code(row: list[str]) -> None:
-    number = float(row[1].split()[0])
-    where = row[2].split("`")[1]
+def bounds() -> Iterator[tuple[str, float]]:
+    """Yield the full name and the figure of each bound of the page."""
+    above = ""
+    for _, figure, where in rows("docs/limits.md", "What"):
+        name = str(code(where))
+        if not name.startswith(("protocol.", "limits.")):
+            name = above + name if name.startswith(".") else f"supervisor.{name}"
+        above = name.rpartition(".")[0]
+        yield name, float(figure.split()[0])
+
+
+@pytest.mark.parametrize(("where", "number"), list(bounds()))
+def test_a_bound_is_the_one_in_the_code(where: str, number: float) -> None:
     if where == "limits.line_bytes":
         assert number == Limits().line_bytes
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -392,7 +393,7 @@ means that the call fails when its `invoke_s` is over.
 
 def page() -> str:
     """Return docs/mistakes.md."""
-    rows = (f"| {one.name} | {one.said} | {one.when} |\n" for one in MISTAKES)
+    rows = (f"| {one.name} | {textwrap.shorten(one.said, 90)} | {one.when} |\n" for one in MISTAKES)
     return HEAD + "".join(rows)
 
 
