@@ -26,7 +26,6 @@ from protocol.errors import Failure, Reason
 from protocol.journal_event import JournalEvent
 from supervisor.kernel.durability import FLUSH_S
 from supervisor.kernel.recorder import (
-    Content,
     Kept,
     Recorder,
     Restored,
@@ -61,12 +60,12 @@ class Journal(Recorder):
         threads: Threads,
         flush_s: float,
     ) -> None:
+        super().__init__()
         self.path = data_dir / FILE
         self._flush_s = flush_s
         self.life = uuid.uuid4().hex[:8]
         self.dropped = 0
         self.told = Told()
-        self._restored = Restored()
         self._wall_clock = wall_clock
         self._threads = threads
         self.new_span: Callable[[], str] = map(
@@ -82,8 +81,6 @@ class Journal(Recorder):
         self._over = False
         self._flushes: dict[int, tuple[float, Kept]] = {}
         self._flush_asked = trio.Event()
-        self.on_loss: Callable[[], None] = lambda: None
-        """Called when documents were lost: all are then kept anew."""
         self._commits = trio.lowlevel.ParkingLot()
         self._opened = trio.Event()
         self._closed = trio.Event()
@@ -114,7 +111,7 @@ class Journal(Recorder):
         if self._listener is not None:
             self._listener(entry, written.body)
 
-    def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
+    def keep(self, kind: str, name: str, document: bytes | None, revision: int = 0) -> None:
         self._writer.keep((kind, name), revision, document)
 
     def span_began(self, key: DocumentKey, document: Unended) -> None:
@@ -175,13 +172,7 @@ class Journal(Recorder):
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that was ever kept is there: nothing was set aside, there is no problem."""
         return self.problem is None and not self.told.asides
-
-    def take_restored(self) -> Restored:
-        """Return what was found at the start, once: it may be large, and is not kept here."""
-        restored, self._restored = self._restored, Restored()
-        return restored
 
     async def wait_beyond(self, seq: int) -> None:
         """Return when an entry after `seq` is committed."""
@@ -196,7 +187,7 @@ class Journal(Recorder):
 
     def take_opened(self, restored: Restored) -> None:
         if not self._opened.is_set():  # later it is too late: others have begun without it
-            self._restored = restored
+            self.restored = restored
         self._opened.set()
 
     def take_told(self, told: Told, *, renewed: bool) -> None:
@@ -209,7 +200,7 @@ class Journal(Recorder):
             self._end_flushes(None, lambda ticket, _asked_at: ticket <= told.ticket)
             self._report_drops()
         if renewed:
-            self.on_loss()
+            self._keep_again()
         self._commits.unpark_all()
 
     def take_closed(self) -> None:
@@ -277,8 +268,12 @@ class Journal(Recorder):
             log.warning("entries of the journal were dropped", count=count)
             if self._listener is not None:
                 self._listener(event, written.body)
-            self.on_loss()
+            self._keep_again()
             self._lost = False
+
+    def _keep_again(self) -> None:
+        for keep_all in self.on_loss:
+            keep_all()
 
 
 @asynccontextmanager

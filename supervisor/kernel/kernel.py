@@ -254,6 +254,8 @@ class Kernel:
                 trio.open_nursery() as nursery,
             ):
                 recorder = journal or self._recorder or Recorder()
+                if self._restored is not None:
+                    recorder.restored = self._restored
                 notes = KeptNotes(recorder)
                 host = Host(
                     self._environment,
@@ -325,7 +327,7 @@ class Kernel:
                     lineage=Lineage(),
                     with_sessions=self._with_sessions,
                 )
-                await _take_over(effects, journal, self._restored)
+                await effects.assets.open(complete=recorder.is_complete)
                 self.catalogue = Catalogue(self.fleet, effects.descriptions, host.deadlines)
                 self.approvals = Approvals(recorder)
                 self.grants = Grants(
@@ -541,15 +543,6 @@ class _OneResponse(Client):
     def finished(self, response: Response) -> None:
         self.response = response
         self.answered.set()
-
-
-async def _take_over(effects: Effects, journal: Journal | None, restored: Restored | None) -> None:
-    """Restore what was kept, and keep it anew should the journal lose it."""
-    if journal is None:
-        await effects.restore(restored, complete=True)
-        return
-    await effects.restore(journal.take_restored(), complete=journal.is_complete)
-    journal.on_loss = effects.keep_all
 
 
 @asynccontextmanager

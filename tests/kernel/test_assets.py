@@ -456,7 +456,7 @@ async def test_copies_outlive_the_files_and_the_daemon(tmp_path: Path) -> None:
         assert (await say(daemon, asset("f"), DONE).response()).notices == ()
     (kept,) = recorder.assets()
     (copy,) = [one for one in store.rglob("*") if one.is_file()]
-    async with daemon_with(tmp_path, actor(tmp_path), restored=recorder.restored()) as daemon:
+    async with daemon_with(tmp_path, actor(tmp_path), restored=recorder.left()) as daemon:
         assert copy.read_text() == "abc"
         result = await run_op(daemon, "asset.show", {"asset": kept["asset"]}, _no_events)
         assert result["sha256"] == kept["sha256"]
@@ -516,7 +516,7 @@ async def test_documents_that_are_damaged_are_left_out(tmp_path: Path) -> None:
     left = Remembering()
     left.keep("asset", "a", b"{}")
     left.keep("asset", "b", b"\xff")
-    async with daemon_with(tmp_path, restored=left.restored()) as daemon:
+    async with daemon_with(tmp_path, restored=left.left()) as daemon:
         listed = await run_op(daemon, "asset.list", {}, _no_events)
         assert listed == {"assets": [], "left_out": 0, "forgotten": 0}
 

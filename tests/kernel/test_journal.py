@@ -19,7 +19,6 @@ from supervisor.kernel import journal as journal_module
 from supervisor.kernel.event_feed import Filter, Reader
 from supervisor.kernel.journal import FILE, Journal, remembering
 from supervisor.kernel.kernel import JournalOptions
-from supervisor.kernel.recorder import Restored
 from supervisor.kernel.store import database as database_module
 from supervisor.kernel.store import writer as writer_module
 from supervisor.kernel.store.rows import (
@@ -146,8 +145,8 @@ def remove(folder: Path) -> None:
 # Documents.
 
 
-def documents(restored: Restored, kind: str) -> dict[str, tuple[int, bytes]]:
-    return {one.name: (one.revision, one.body) for one in restored.documents(kind)}
+def documents(kept: Journal, kind: str) -> dict[str, bytes]:
+    return dict(kept.restored.kinds.get(kind, []))
 
 
 async def test_of_each_document_the_newest_form_is_found_again(tmp_path: Path) -> None:
@@ -159,21 +158,9 @@ async def test_of_each_document_the_newest_form_is_found_again(tmp_path: Path) -
         kept.keep("session", "b", None)
         kept.keep("asset", "a", b"another kind")
     async with journal(tmp_path) as kept:
-        restored = kept.take_restored()
-        assert documents(restored, "session") == {"a": (4, b"4")}
-        assert documents(restored, "asset") == {"a": (0, b"another kind")}
-        assert documents(restored, "nothing") == {}
-        assert kept.take_restored().kinds == {}  # it may be much: the journal lets go of it
-
-
-async def test_a_document_given_as_a_struct_is_written_as_json(tmp_path: Path) -> None:
-    entry = InFlight(5.0, "dice", "roll", "r1", "s1")
-    async with journal(tmp_path) as kept:
-        kept.keep("session", "a", entry, 3)
-    async with journal(tmp_path) as kept:
-        ((revision, body),) = documents(kept.take_restored(), "session").values()
-    assert revision == 3
-    assert msgspec.json.decode(body, type=InFlight) == entry
+        assert documents(kept, "session") == {"a": b"4"}
+        assert documents(kept, "asset") == {"a": b"another kind"}
+        assert documents(kept, "nothing") == {}
 
 
 async def test_patches_newer_than_their_sessions_document_are_found_again(tmp_path: Path) -> None:
@@ -185,10 +172,9 @@ async def test_patches_newer_than_their_sessions_document_are_found_again(tmp_pa
         kept.keep("session", "b", b"{}", 4)
         kept.keep("session", "a", b"{}", 2)
     async with journal(tmp_path) as kept:
-        patches = kept.take_restored().patches
-        found = [(one.session_id, one.revision) for one in patches]
-        assert found == [("a", 3), ("a", 4)]
-        event = msgspec.json.decode(patches[0].event)
+        first, second = kept.restored.patches
+        assert (first[:2], second[:2]) == (("a", 3), ("a", 4))
+        event = msgspec.json.decode(first[2])
         assert event["data"]["patch"] == {"n": 3}
 
 
@@ -263,7 +249,7 @@ async def test_a_question_that_was_open_when_the_daemon_died_is_denied_by_the_ne
         kept.record("approval:decision", status="denied", data=data, in_place_of=key)
     for _ in range(2):  # once, and not again
         async with journal(tmp_path) as kept:
-            assert documents(kept.take_restored(), OPEN_QUESTION) == {}
+            assert documents(kept, OPEN_QUESTION) == {}
     first, second = journals.of(kept.path, "approval:decision")[1:]
     assert (first["status"], first["module"], first["session_id"]) == ("denied", "m", "s")
     assert first["data"] == {"id": "ap-1", "answer": "deny", "by": "daemon_restart"}
@@ -400,7 +386,7 @@ async def test_a_full_disk_is_said_and_what_waits_is_written_when_there_is_room_
         assert kept.dropped == 0
     assert numbers(kept.path) == [0, 1, 2]
     async with journal(tmp_path) as kept:
-        assert documents(kept.take_restored(), "session") == {"a": (0, b"{}")}
+        assert documents(kept, "session") == {"a": b"{}"}
 
 
 async def test_what_comes_and_goes_while_the_disk_is_full_takes_no_room(
@@ -421,7 +407,7 @@ async def test_what_comes_and_goes_while_the_disk_is_full_takes_no_room(
         disk.clear()
         await until(kept, well=True)
     async with journal(tmp_path) as kept:
-        assert documents(kept.take_restored(), "session") == {}
+        assert documents(kept, "session") == {}
 
 
 @pytest.mark.parametrize(
@@ -453,7 +439,7 @@ async def test_a_value_that_damage_has_changed_costs_nothing_else(
         note(kept, 4)
         assert await flushed(kept) is None
         assert kept.told.asides == ()
-        assert documents(kept.take_restored(), "session")["b"] == (0, b"{}")
+        assert documents(kept, "session")["b"] == b"{}"
         with contextlib.closing(Reader(kept.path)) as reader:
             page = reader.page(Filter(), 0, 4)
         assert [seq for seq, _ in page.entries] == [1, 2, 3, 4]
@@ -467,7 +453,7 @@ async def test_more_than_can_wait_is_counted_and_said_in_its_place_and_documents
     disk = Disk(monkeypatch)
     async with full(tmp_path, disk) as kept:
         asked: list[str] = []
-        kept.on_loss = lambda: asked.append("again")
+        kept.on_loss.append(lambda: asked.append("again"))
         added = 0
         while kept.dropped == 0:
             added += 1
@@ -539,7 +525,7 @@ async def test_a_file_that_turns_out_damaged_is_set_aside_and_the_numbers_go_on(
     disk = Disk(monkeypatch)
     async with journal(tmp_path) as kept:
         asked: list[str] = []
-        kept.on_loss = lambda: asked.append("again")
+        kept.on_loss.append(lambda: asked.append("again"))
         kept.span_began((IN_FLIGHT, f"{kept.life}-99"), b"{}")
         note(kept, 0)
         assert await flushed(kept) is None

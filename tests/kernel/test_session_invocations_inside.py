@@ -36,7 +36,7 @@ async def daemon_that_remembers(
         Found(descriptors),
         data_dir=folder / "data",
         recorder=recorder,
-        restored=recorder.restored(),
+        restored=recorder.left(),
         with_sessions=with_sessions,
         times=times,
     ) as daemon:

@@ -11,7 +11,7 @@ themselves are never deleted.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from protocol.events import Asset, built
 from protocol.host_events import RegisteredAsset, Registration
 from supervisor.kernel.assets.checks import AssetChecks, CheckedFile, RefusedAssetError
 from supervisor.kernel.assets.spool import Spool
+from supervisor.kernel.documents import KeptDocuments
 from supervisor.kernel.parties import Provenance, RefusedError
 from supervisor.kernel.recorder import Recorder
 from supervisor.policy.principals import Principal
@@ -131,7 +132,6 @@ log = structlog.get_logger()
 
 Checked = Callable[[CheckedFile | Notice], None]
 _ENCODE = msgspec.json.Encoder().encode
-_DECODE = msgspec.json.Decoder(AssetRecord).decode
 
 
 class Assets:
@@ -148,12 +148,14 @@ class Assets:
         self._recorder = recorder
         self._nursery = nursery
         self._wall_clock = wall_clock
-        self._records: dict[str, AssetRecord] = {}
+        self._records = KeptDocuments(recorder, KIND, AssetRecord, named_by="asset", order="ts")
         self._newest: dict[str, str] = {}
         self._count = Shares[str](ASSETS_KEPT)
         self._bytes = Shares[str](RECORD_BYTES)
         self._copies = Shares[str](checks.store.limit_bytes)
         """The bytes of the copies, those with the same content counted for each."""
+        for record in list(self._records.values()):
+            self._count_in(record)
 
     # For invocations.
 
@@ -294,20 +296,12 @@ class Assets:
 
     # Its life.
 
-    async def restore(self, documents: Iterable[bytes], *, complete: bool = True) -> None:
-        """Take the documents that an earlier daemon kept, and open the store with their copies.
+    async def open(self, *, complete: bool = True) -> None:
+        """Open the store with the copies of the assets that an earlier daemon registered.
 
-        If they are not `complete`, copies that none of them names stay: a journal that was set
-        aside may still be looked at.
+        If it may have registered more (not `complete`), copies that none of these names stay: a
+        journal that was set aside may still be looked at.
         """
-        records = []
-        for document in documents:
-            try:
-                records.append(_DECODE(document))
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                log.warning("an asset could not be restored", words=str(error))
-        for record in sorted(records, key=lambda one: one.ts):
-            self._insert(record, _ENCODE(record))
         kept = list(self._records.values())
         copies = [one.sha256 for one in kept if one.copied and one.sha256]
         problem = await self.checks.open_store(copies, collect=complete)
@@ -349,22 +343,16 @@ class Assets:
         return found
 
     def _add(self, record: AssetRecord) -> None:
-        document = _ENCODE(record)
-        self._recorder.keep(KIND, record.asset, document)
-        self._insert(record, document)
+        self._records.put(record.asset, record)
+        self._count_in(record)
 
-    def keep_all(self) -> None:
-        """Keep every record anew after what was kept is lost."""
-        for record in self._records.values():
-            self._recorder.keep(KIND, record.asset, _ENCODE(record))
-
-    def _insert(self, record: AssetRecord, document: bytes) -> None:
+    def _count_in(self, record: AssetRecord) -> None:
+        """Count a record in its owner's shares, and forget others where there is no room."""
         owner = record.owner
         self._count.put(owner, record.asset)
-        self._bytes.put(owner, record.asset, len(document))
+        self._bytes.put(owner, record.asset, self._records.size(record.asset))
         if record.copied:
             self._copies.put(owner, record.asset, record.size)
-        self._records[record.asset] = record
         self._newest[record.asset_id] = record.asset
         for shares in (self._count, self._bytes):
             while shares.left < 0:
@@ -372,12 +360,11 @@ class Assets:
 
     def _forget(self, record: AssetRecord) -> CheckedFile:
         """Forget an asset; returns what is to be discarded then."""
-        del self._records[record.asset]
+        self._records.remove(record.asset)
         for shares in (self._count, self._bytes, self._copies):
             shares.take(record.owner, record.asset)
         if self._newest.get(record.asset_id) == record.asset:
             del self._newest[record.asset_id]
-        self._recorder.keep(KIND, record.asset, None)
         if not self.forgotten:
             words = "assets are forgotten from now on, the oldest of the owner who has most first"
             log.warning(words, kept=ASSETS_KEPT)

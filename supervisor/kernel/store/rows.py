@@ -20,14 +20,7 @@ import msgspec
 
 from protocol.errors import Failure, Reason
 from protocol.journal_event import JournalEvent
-from supervisor.kernel.recorder import (
-    Content,
-    CutShort,
-    Restored,
-    RestoredDocument,
-    RestoredPatch,
-    Unended,
-)
+from supervisor.kernel.recorder import CutShort, Restored, Unended
 from supervisor.kernel.store.database import Database, transaction
 from supervisor.kernel.store.settings import (
     IN_FLIGHT,
@@ -78,7 +71,7 @@ class Batch(msgspec.Struct):
     """What is written at once; of each document, the newest form (None: it is deleted)."""
 
     entries: list[EventRow | Span] = msgspec.field(default_factory=list)
-    documents: dict[DocumentKey, tuple[int, Content | None]] = msgspec.field(default_factory=dict)
+    documents: dict[DocumentKey, tuple[int, Unended | None]] = msgspec.field(default_factory=dict)
     size_bytes: int = 0
     """Of the entries."""
     unended: dict[DocumentKey, Unended] = msgspec.field(default_factory=dict)
@@ -162,7 +155,7 @@ def insert_entries(
 
 def store_documents(
     connection: sqlite3.Connection,
-    documents: dict[DocumentKey, tuple[int, Content | None]],
+    documents: dict[DocumentKey, tuple[int, Unended | None]],
     stored: set[DocumentKey],
 ) -> None:
     """Write or delete documents; `stored` names those that have a row, and is kept so.
@@ -190,7 +183,7 @@ def store_documents(
 
 
 def remember_stored(
-    documents: dict[DocumentKey, tuple[int, Content | None]], stored: set[DocumentKey]
+    documents: dict[DocumentKey, tuple[int, Unended | None]], stored: set[DocumentKey]
 ) -> None:
     for key, (_, body) in documents.items():
         if body is None:
@@ -211,29 +204,27 @@ def restore(database: Database, life: str, now: float) -> tuple[Restored, set[Do
     """Close what had no end before `life`, read the rest; returns its keys too."""
     found = Restored()
     stored: set[DocumentKey] = set()
-    in_flight: list[RestoredDocument] = []
-    questions: list[RestoredDocument] = []
-    for kind, name, revision, body in database.connection.execute(_DOCUMENTS):
-        document = RestoredDocument(name, revision, body)
+    in_flight: list[tuple[str, bytes]] = []
+    questions: list[bytes] = []
+    for kind, name, body in database.connection.execute(_DOCUMENTS):
         if kind not in UNENDED:
-            found.kinds.setdefault(kind, []).append(document)
+            found.kinds.setdefault(kind, []).append((name, body))
             stored.add((kind, name))
         elif name.startswith(f"{life}-"):
             stored.add((kind, name))
+        elif kind == IN_FLIGHT:
+            in_flight.append((name, body))
         else:
-            (in_flight if kind == IN_FLIGHT else questions).append(document)
+            questions.append(body)
     if in_flight or questions:
         found.cut_short = _close(database, in_flight, questions, life, now)
-    found.patches = [
-        RestoredPatch(session_id, revision, body)
-        for session_id, revision, body in database.connection.execute(_NEWER_PATCHES)
-    ]
+    found.patches = database.connection.execute(_NEWER_PATCHES).fetchall()
     return found, stored
 
 
 _DOCUMENTS = """
 SELECT coalesce(CAST(kind AS TEXT), ''), coalesce(CAST(name AS TEXT), ''),
-    coalesce(CAST(revision AS INTEGER), 0), coalesce(CAST(body AS BLOB), x'')
+    coalesce(CAST(body AS BLOB), x'')
 FROM documents ORDER BY kind, name
 """
 """As what they should be: SQLite finds no fault with a type that damage has changed."""
@@ -251,14 +242,14 @@ ORDER BY events.seq
 
 def _close(
     database: Database,
-    in_flight: list[RestoredDocument],
-    questions: list[RestoredDocument],
+    in_flight: list[tuple[str, bytes]],
+    questions: list[bytes],
     life: str,
     now: float,
 ) -> list[CutShort]:
     invocation = InFlight(now, "unknown", "unknown", "unknown")
     question = OpenQuestion("unknown", "unknown", "unknown")
-    open_ones = [(one.name, _decoded(one, invocation)) for one in in_flight]
+    open_ones = [(name, _decoded(body, invocation)) for name, body in in_flight]
     # No digit of those ids that this life gives by and by (`Journal.new_span`) is an "r".
     ids = (f"{life}-r{number:x}" for number in itertools.count(1))
     entries = [_undecided(_decoded(one, question), next(ids), now) for one in questions]
@@ -277,9 +268,9 @@ def _close(
     ]
 
 
-def _decoded(leftover: RestoredDocument, unknown: T) -> T:
+def _decoded(body: bytes, unknown: T) -> T:
     try:
-        return msgspec.json.decode(leftover.body, type=type(unknown))
+        return msgspec.json.decode(body, type=type(unknown))
     except msgspec.DecodeError:  # of another version: that it ended is known all the same
         return unknown
 

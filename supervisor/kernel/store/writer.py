@@ -30,7 +30,7 @@ import msgspec
 import structlog
 import trio
 
-from supervisor.kernel.recorder import Content, Restored, Unended
+from supervisor.kernel.recorder import Restored, Unended
 from supervisor.kernel.store.database import (
     FAILURES,
     Aside,
@@ -189,7 +189,7 @@ class Writer:
             self.asleep = False  # once is enough, though it may take a while until it runs
             self._changed.notify()
 
-    def keep(self, key: DocumentKey, revision: int, body: Content | None) -> None:
+    def keep(self, key: DocumentKey, revision: int, body: bytes | None) -> None:
         """Queue the newest form of a document, in place of the one that waits."""
         with self._changed:
             if body is None:
@@ -413,10 +413,10 @@ class Writer:
 
     def _newly_unended(
         self, unended: dict[DocumentKey, Unended]
-    ) -> dict[DocumentKey, tuple[int, Content | None]]:
+    ) -> dict[DocumentKey, tuple[int, Unended | None]]:
         """Return the documents without an end that the disk does not have yet: mostly very few."""
         before = self._stored_unended
-        changed: dict[DocumentKey, tuple[int, Content | None]] = {
+        changed: dict[DocumentKey, tuple[int, Unended | None]] = {
             key: (0, one.in_flight() if type(one) is Span else one)
             for key, one in unended.items()
             if key not in before
