@@ -191,7 +191,7 @@ async def journal(kernel: Kernel, count: int) -> Figures:
     journal = kernel.facts.journal
     assert journal is not None
     await write(journal, min(count, AT_ONCE))
-    since, before = journal.told.last_seq, peak_bytes()
+    since, before = journal.state.last_seq, peak_bytes()
     began_s, used_s = time.perf_counter(), time.process_time()
     await write(journal, count)
     writing = Cost(time.perf_counter() - began_s, time.process_time() - used_s)

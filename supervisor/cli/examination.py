@@ -401,6 +401,9 @@ def _journal(journal: dict[str, Any] | None) -> list[DoctorFinding]:
         )
         for aside in journal["set_aside"]
     ]
+    if journal.get("set_back") is not None:
+        words = f"the journal was set back: {journal['set_back']}"
+        findings.append(warn(area, words, "see whether a copy was put in its place"))
     if journal["dropped"]:
         words = f"entries that could not be written and are lost: {journal['dropped']}"
         findings.append(warn(area, words, "see whether the disk was full, or too slow"))

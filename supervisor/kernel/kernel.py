@@ -247,7 +247,7 @@ class Kernel:
                     file_limit=self._file_limit,
                     threads=self._threads,
                 ) as registry,
-                _memory(self._data_dir, self._memory, self._threads, self._clock, self._times) as (
+                _memory(self._data_dir, self._memory, self._threads, self._clock) as (
                     journal,
                     feed,
                 ),
@@ -551,7 +551,6 @@ async def _memory(
     options: JournalOptions | None,
     threads: Threads,
     clock: Callable[[], float],
-    times: Times,
 ) -> AsyncIterator[tuple[Journal | None, EventFeed | None]]:
     if options is None:
         yield None, None
@@ -560,7 +559,7 @@ async def _memory(
     from supervisor.kernel.event_feed import EventFeed  # noqa: PLC0415
     from supervisor.kernel.journal import remembering  # noqa: PLC0415
 
-    async with remembering(data_dir, options, clock, threads, times.flush_s) as journal:
+    async with remembering(data_dir, options, clock, threads) as journal:
         feed = EventFeed(journal, threads)
         try:
             yield journal, feed

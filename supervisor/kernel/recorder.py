@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from protocol.errors import Failure
+from protocol.errors import Failure, Reason
 from protocol.host_call import UNENCODABLE
 from protocol.journal_event import JournalEvent
 from protocol.problem import printable
@@ -124,7 +124,7 @@ class Recorder:
 
     _life = uuid.uuid4().hex
     _numbers = itertools.count(1)
-    _wall_clock: Callable[[], float] = time.time
+    wall_clock: Callable[[], float] = time.time
     _listener: Overhear | None = None
     _keeps = False
     """Whether an entry is worth making without a listener."""
@@ -160,7 +160,7 @@ class Recorder:
             return
         entry = JournalEvent(
             id=self.new_span(),
-            ts=self._wall_clock(),
+            ts=self.wall_clock(),
             event=event,
             component="supervisor",
             module=module,
@@ -197,6 +197,11 @@ class Recorder:
     def flush(self, done: Kept) -> None:
         """Call `done` when all that was written before is durable, or cannot be made so."""
         done(None)
+
+    def flush_is_late(self, after_s: float) -> Failure:
+        """Note that a flush was not answered for so long, and return its failure."""
+        words = f"the disk took longer than {after_s:g} s to store what changed"
+        return Failure.because(Reason.STORAGE, words)
 
     def unavailable(self) -> Failure | None:
         """Return why nothing can be kept at the moment, for requests that would need it."""

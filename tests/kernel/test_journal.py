@@ -15,10 +15,9 @@ import pytest
 import trio
 
 from protocol.errors import Code, Failure, Reason
-from supervisor.kernel import journal as journal_module
 from supervisor.kernel.event_feed import Filter, Reader
 from supervisor.kernel.journal import FILE, Journal, remembering
-from supervisor.kernel.kernel import JournalOptions
+from supervisor.kernel.kernel import JournalOptions, Times
 from supervisor.kernel.store import database as database_module
 from supervisor.kernel.store import writer as writer_module
 from supervisor.kernel.store.rows import (
@@ -33,6 +32,7 @@ from supervisor.kernel.store.writer import QUEUE_BYTES, Writer
 from supervisor.runtime.threads import Threads
 from tests import journals
 from tests.bounds import WAIT_S
+from tests.kernel.conftest import daemon_with, own
 from tests.kernel.memory import Disk, flushed, journal, until
 from tests.principals import ADA
 
@@ -44,7 +44,7 @@ def note(kept: Journal, number: int = 0, text: str = "a test") -> None:
 
 
 def end(kept: Journal, span_id: str) -> None:
-    now = kept._wall_clock()
+    now = kept.wall_clock()
     span = Span(
         key=(IN_FLIGHT, span_id), began=now, module="m", op="go", request_id="r1", by=ADA.by
     )
@@ -70,7 +70,7 @@ async def test_what_was_recorded_is_there_in_its_order_with_numbers_without_gaps
         for number in range(count):
             note(kept, number)
         assert await flushed(kept) is None
-        assert (kept.told.last_seq, kept.told.events) == (count, count)
+        assert (kept.state.last_seq, kept.state.events) == (count, count)
     assert [seq for seq, _ in journals.read(kept.path)] == list(range(1, count + 1))
     assert numbers(kept.path) == list(range(count))
 
@@ -119,7 +119,7 @@ async def test_an_entry_is_written_soon_without_anybody_who_waits_for_it(tmp_pat
     async with journal(tmp_path) as kept:
         note(kept)
         await kept.wait_beyond(0)
-        assert kept.told.last_seq == 1
+        assert kept.state.last_seq == 1
 
 
 async def test_what_cannot_be_encoded_is_marked_and_kept(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ async def test_what_was_in_flight_when_the_daemon_died_is_closed_by_the_next_one
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with journal(tmp_path) as kept:
-        now = kept._wall_clock()
+        now = kept.wall_clock()
         # The second as an older version kept it.
         for span, begun, session, by in (
             ("a-1", now - 5, "s", ADA.by),
@@ -216,9 +216,9 @@ async def test_what_is_open_has_a_row_once_two_groups_saw_it_or_somebody_waits(
     tmp_path: Path,
 ) -> None:
     async with journal(tmp_path) as kept:
-        options, relay, threads = kept._writer._options, kept._writer._relay, Threads()
+        writer = Writer(kept, JournalOptions(), Threads(), 0.0)  # its thread is this test
         unended: dict[tuple[str, str], Any] = {}
-        writer = Writer(options, relay, unended, threads)  # its thread is this test
+        writer._unended = unended
 
         def group(ticket: int = 0) -> set[str]:
             writer._batch = Batch(ticket=ticket)
@@ -334,20 +334,10 @@ async def test_who_writes_is_woken_only_when_he_sleeps(
             end(kept, span)
         assert not wakes
         assert await flushed(kept) is None
-        assert (len(wakes), kept.told.last_seq) == (1, 101)
+        assert (len(wakes), kept.state.last_seq) == (1, 101)
 
 
 # A disk that does not serve.
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try again soon."""
-    monkeypatch.setattr(
-        journal_module,
-        "WriterOptions",
-        lambda **given: writer_module.WriterOptions(**given, retry_s=0.01),
-    )
 
 
 @asynccontextmanager
@@ -369,7 +359,6 @@ async def full(tmp_path: Path, disk: Disk) -> AsyncIterator[Journal]:
         yield kept
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_full_disk_is_said_and_what_waits_is_written_when_there_is_room_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -438,7 +427,7 @@ async def test_a_value_that_damage_has_changed_costs_nothing_else(
     async with journal(tmp_path) as kept:
         note(kept, 4)
         assert await flushed(kept) is None
-        assert kept.told.asides == ()
+        assert kept.state.asides == ()
         assert documents(kept, "session")["b"] == b"{}"
         with contextlib.closing(Reader(kept.path)) as reader:
             page = reader.page(Filter(), 0, 4)
@@ -446,7 +435,6 @@ async def test_a_value_that_damage_has_changed_costs_nothing_else(
     remove(tmp_path)
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_more_than_can_wait_is_counted_and_said_in_its_place_and_documents_are_kept_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -474,7 +462,7 @@ async def test_more_than_can_wait_is_counted_and_said_in_its_place_and_documents
 
 
 async def test_a_place_that_does_not_serve_leaves_a_daemon_without_memory_until_it_does(
-    tmp_path: Path, impatient: None
+    tmp_path: Path
 ) -> None:
     path = tmp_path / "journal.db"
     path.mkdir()
@@ -502,18 +490,22 @@ async def test_a_disk_that_does_not_answer_holds_an_answer_for_a_bounded_time(
 ) -> None:
     # So that on a busy machine, too, SQLite does not give up before we do.
     monkeypatch.setattr(database_module, "BUSY_S", 60.0)
-    async with journal(tmp_path) as kept:
-        assert await flushed(kept) is None
-    async with remembering(tmp_path, JournalOptions(), flush_s=0.05) as kept:
+    options: dict[str, Any] = {"memory": JournalOptions(), "times": Times(flush_s=0.05)}
+    async with daemon_with(tmp_path, **options) as daemon:
+        kept = daemon.facts.journal
+        assert kept is not None
+        await kept.wait_beyond(0)
         with contextlib.closing(sqlite3.connect(kept.path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")  # as good as a disk that hangs
-            note(kept)
-            failure = await flushed(kept)
-            assert failure is not None
-            assert "did not answer" in failure.message
-            assert kept.unavailable() is not None
+            late = "the disk took longer than 0.05 s to store what changed"
+            said = await own(daemon, ADA, "session.new", session_id="a")
+            assert said == f"it is done, but could not be stored: {late}"
+            said = await own(daemon, ADA, "session.new", session_id="b")
+            why = f"{kept.path}: the disk did not answer in 0.05 s"
+            assert said == f"the daemon cannot store anything now: {why}"
             other.execute("ROLLBACK")
         await until(kept, well=True)
+        assert (await own(daemon, ADA, "session.show", session_id="a"))["revision"] == 0
 
 
 # A file that is not what it was.
@@ -549,14 +541,13 @@ async def test_a_file_that_a_reader_finds_damaged_is_set_aside(tmp_path: Path) -
     async with journal(tmp_path) as kept:
         note(kept, 0)
         assert await flushed(kept) is None
-        before = kept.told.journal
+        before = kept.state.journal
         kept.suspect()
-        while kept.told.journal == before:
+        while kept.state.journal == before:
             await kept._commits.park()
         assert len(kept.status()["set_aside"]) == 1
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_file_that_was_removed_is_made_again(tmp_path: Path) -> None:
     async with journal(tmp_path) as kept:
         note(kept, 0)
@@ -597,8 +588,8 @@ async def test_pages_are_bounded_and_together_they_are_all_there_is(tmp_path: Pa
             (Filter(session_id="none"), []),
         ):
             cursor, found = 0, []
-            while cursor < kept.told.last_seq:
-                page = reader.page(wanted, cursor, kept.told.last_seq)
+            while cursor < kept.state.last_seq:
+                page = reader.page(wanted, cursor, kept.state.last_seq)
                 found += [seq for seq, _ in page.entries]
                 cursor = page.cursor
             assert found == expected
