@@ -1,4 +1,4 @@
-"""The documents of one kind, such as tokens: in memory and, in their newest form, in the journal."""
+"""The documents of one kind, such as tokens: in memory, and as they are now in the journal."""
 
 from __future__ import annotations
 

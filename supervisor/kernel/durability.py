@@ -48,7 +48,9 @@ class Durability:
         self.waiting += 1
         self._recorder.flush(tell)
         if not told:
-            timer = self._deadlines.after(self._flush_s, lambda: tell(self._recorder.flush_is_late(self._flush_s)))
+            timer = self._deadlines.after(
+                self._flush_s, lambda: tell(self._recorder.flush_is_late(self._flush_s))
+            )
 
     async def confirmed(self) -> None:
         """Return when all that was recorded so far is stored; raises `RefusedError`."""

@@ -29,7 +29,7 @@ from protocol.errors import Reason
 from protocol.events import Progress
 from protocol.response import Response
 from protocol.version import VERSION
-from supervisor.kernel.assets.checks import ASSET_CHECK_S, DIGEST_S, AssetChecks
+from supervisor.kernel.assets.files import ASSET_CHECK_S, DIGEST_S, AssetChecks
 from supervisor.kernel.assets.registry import Assets
 from supervisor.kernel.assets.store import AssetOptions, AssetStore
 from supervisor.kernel.catalogue import Catalogue

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import threading
@@ -10,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from supervisor.kernel.assets import checks as asset_checks
-from supervisor.kernel.assets import store as asset_store
-from supervisor.kernel.assets.checks import AssetChecks
-from supervisor.kernel.assets.files import ChangedError, opened
-from supervisor.kernel.assets.store import AssetStore, NotCopiedError
+from supervisor.kernel.assets import files as asset_files
+from supervisor.kernel.assets.files import AssetChecks, ChangedError, NotCopiedError, opened
+from supervisor.kernel.assets.store import AssetStore
 from supervisor.kernel.kernel import AssetOptions
 from supervisor.runtime.threads import Threads
 from tests.bounds import WAIT_S
@@ -64,21 +61,6 @@ def test_a_copy_never_counts_twice_while_it_gets_its_name(
     assert (seen, store.total_bytes) == ([6, 10], 10)
 
 
-def test_blocks_that_cannot_be_shared_are_copied_and_the_other_way_round(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def share(source: int, target: int) -> bool:
-        os.write(target, os.pread(source, 100, 0))
-        return True
-
-    monkeypatch.setattr(asset_store, "_share_blocks", share)
-    sha256 = add(store := store_in(tmp_path), tmp_path, b"shared")
-    assert store.path(sha256).read_bytes() == b"shared"
-    monkeypatch.setattr(asset_store, "_share_blocks", lambda source, target: False)
-    sha256 = add(store, tmp_path, b"copied")
-    assert store.path(sha256).read_bytes() == b"copied"
-
-
 def test_the_same_content_is_kept_once_until_nobody_needs_it(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     sha256 = add(store, tmp_path, b"hello", "a")
@@ -121,10 +103,7 @@ def test_at_the_start_half_copies_and_what_nobody_needs_are_removed(tmp_path: Pa
     assert files(tmp_path) == []
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_a_full_disk_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
-) -> None:
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = store_in(tmp_path)
 
     def full(*args: Any) -> int:
@@ -132,11 +111,7 @@ def test_a_full_disk_leaves_nothing_behind(
 
     (tmp_path / "file").write_bytes(b"x")
     with monkeypatch.context() as patch, opened("file", str(tmp_path)) as file:
-        if shared:
-            patch.setattr(fcntl, "ioctl", full)
-        else:
-            patch.setattr(asset_store, "_share_blocks", lambda source, target: False)
-            patch.setattr(os, "write", full)
+        patch.setattr(os, "write", full)
         with pytest.raises(NotCopiedError, match="No space left on device"):
             store.add(file, lambda: True)
     assert store.total_bytes == 0
@@ -171,7 +146,7 @@ async def test_a_folder_of_copies_that_does_not_answer_holds_up_no_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, answers = store_in(tmp_path), threading.Event()
-    monkeypatch.setattr(asset_checks, "OPEN_STORE_S", 0.01)
+    monkeypatch.setattr(asset_files, "OPEN_STORE_S", 0.01)
     monkeypatch.setattr(store, "open", lambda *_, **__: answers.wait(WAIT_S))
     try:
         words = await AssetChecks(store, Threads()).open_store([], collect=True)

@@ -19,10 +19,10 @@ from protocol.errors import Failure, Reason
 from protocol.events import Asset, Log
 from protocol.host_events import RegisteredAsset
 from protocol.response import Response
-from supervisor.kernel.assets import checks as asset_checks
+from supervisor.kernel.assets import files as asset_files
 from supervisor.kernel.assets import intake as asset_intake
 from supervisor.kernel.assets import registry as assets
-from supervisor.kernel.assets.checks import CheckedFile
+from supervisor.kernel.assets.files import CheckedFile
 from supervisor.kernel.assets.registry import is_supported
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.kernel import AssetOptions, Kernel, Party, Times
@@ -86,7 +86,7 @@ class Gate:
     def __init__(self) -> None:
         self.entered = threading.Semaphore(0)
         self.open = threading.Event()
-        self._look = asset_checks._look
+        self._look = asset_files._look
 
     def look(self, path: str, *args: Any, **kwargs: Any) -> CheckedFile:
         if Path(path).name.startswith("slow"):
@@ -98,7 +98,7 @@ class Gate:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     gate = Gate()
-    monkeypatch.setattr(asset_checks, "_look", gate.look)
+    monkeypatch.setattr(asset_files, "_look", gate.look)
     yield gate
     gate.open.set()
 
@@ -231,7 +231,7 @@ async def test_a_hung_file_system_of_one_module_holds_up_no_other(
     tmp_path: Path, gate: Gate
 ) -> None:
     (tmp_path / "quick").write_text("x")
-    slow = [asset(f"slow{n}", f"a{n}") for n in range(asset_checks.CHECKS_AT_ONCE + 2)]
+    slow = [asset(f"slow{n}", f"a{n}") for n in range(asset_files.CHECKS_AT_ONCE + 2)]
     other = actor(tmp_path, name="n")
     async with daemon_with(tmp_path, actor(tmp_path), other) as daemon:
         asker, invocation = begin(daemon, *slow, DONE)
@@ -337,7 +337,7 @@ async def test_a_file_that_changes_while_it_is_read_has_no_digest_and_a_warning(
     def changed(path: str, *args: Any, **kwargs: Any) -> CheckedFile:
         return CheckedFile(f"{tmp_path}/f", f"{tmp_path}/f", 1, 1, changed=True)
 
-    monkeypatch.setattr(asset_checks, "_look", changed)
+    monkeypatch.setattr(asset_files, "_look", changed)
     recorder = Remembering()
     async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder) as daemon:
         response = await say(daemon, asset("f"), DONE).response()
@@ -351,8 +351,8 @@ async def test_a_file_that_changes_while_it_is_read_has_no_digest_and_a_warning(
 async def test_a_large_file_gets_its_digest_after_the_response(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copy: bool
 ) -> None:
-    monkeypatch.setattr(asset_checks, "DIGEST_BYTES", 2)
-    monkeypatch.setattr(asset_checks._look, "__kwdefaults__", {"limit_bytes": 2})
+    monkeypatch.setattr(asset_files, "DIGEST_BYTES", 2)
+    monkeypatch.setattr(asset_files._look, "__kwdefaults__", {"limit_bytes": 2})
     (tmp_path / "f").write_text("abc")
     recorder = Remembering()
     options = AssetOptions(copy=copy)
@@ -381,7 +381,7 @@ async def test_a_large_file_that_changes_before_it_is_read_says_so(
             str(path), str(path), size, 1, "0" * 64 if "limit_bytes" in kwargs else None
         )
 
-    monkeypatch.setattr(asset_checks, "_look", large)
+    monkeypatch.setattr(asset_files, "_look", large)
     recorder = Remembering()
     async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder) as daemon:
         await say(daemon, asset("f"), DONE).response()
@@ -528,9 +528,9 @@ async def test_permissions_are_looked_at_in_the_thread_too(
 
     def look(*args: Any, **kwargs: Any) -> CheckedFile:
         threads.append(threading.current_thread())
-        raise asset_checks.RefusedAssetError("unreadable_path", "may not be read by the daemon")
+        raise asset_files.AssetFileError("may not be read by the daemon")
 
-    monkeypatch.setattr(asset_checks, "_look", look)
+    monkeypatch.setattr(asset_files, "_look", look)
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
         response = await say(daemon, asset(os.devnull), DONE).response()
         assert reasons(response) == ["unreadable_path"]

@@ -462,7 +462,7 @@ async def test_more_than_can_wait_is_counted_and_said_in_its_place_and_documents
 
 
 async def test_a_place_that_does_not_serve_leaves_a_daemon_without_memory_until_it_does(
-    tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     path = tmp_path / "journal.db"
     path.mkdir()

@@ -1,7 +1,7 @@
 """The registry of assets: each file that a module handed over, found again by an id of ours.
 
-    event -> check in a thread (checks) -> registered, kept, `artifact:write`
-                                        -> or a warning of the response
+    event -> look in a thread (files) -> registered, kept, `artifact:write`
+                                      -> or a warning of the response
 
 The id is eight hexadecimal digits, unique in the registry. It is bounded in number and in bytes,
 and so are copies: beyond that the oldest assets of the owner who has most are forgotten. The files
@@ -13,7 +13,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
@@ -24,14 +24,16 @@ from protocol.connection import Notice
 from protocol.errors import Failure, Reason
 from protocol.events import Asset, built
 from protocol.host_events import RegisteredAsset, Registration
-from supervisor.kernel.assets.checks import AssetChecks, CheckedFile, RefusedAssetError
-from supervisor.kernel.assets.spool import Spool
+from supervisor.kernel.assets.files import AssetChecks, AssetFileError, CheckedFile
 from supervisor.kernel.documents import KeptDocuments
 from supervisor.kernel.parties import Provenance, RefusedError
 from supervisor.kernel.recorder import Recorder
 from supervisor.policy.principals import Principal
 from supervisor.policy.shares import Shares
 from supervisor.runtime.turns import Turn
+
+if TYPE_CHECKING:
+    from supervisor.kernel.assets.store import Spool
 
 _FAMILIES = ("text/", "audio/", "video/")
 _TYPES = frozenset(
@@ -74,6 +76,11 @@ class AssetRecord(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] | None = None
     ts: float
     """Unix time (s) of its registration."""
+
+    @property
+    def copy(self) -> str | None:
+        """The digest of its copy, if the store has one."""
+        return self.sha256 if self.copied else None
 
     @property
     def uri(self) -> str:
@@ -195,8 +202,11 @@ class Assets:
 
     def discard(self, looked: CheckedFile) -> None:
         """Release the copy of an asset that is not taken."""
-        if looked.copied:
-            self._nursery.start_soon(self.checks.release_later, (looked,))
+        self._release(looked.copy)
+
+    def _release(self, copy: str | None) -> None:
+        if copy is not None:
+            self._nursery.start_soon(self.checks.release, (copy,))
 
     async def make_room(self, owner: str | None, size: int) -> bool:
         """Forget copies of those who have most, so that an owner has room for `size` bytes.
@@ -212,7 +222,7 @@ class Assets:
             left += record.size
             released.append(self._forget(record))
         with trio.move_on_after(self.checks.check_s):
-            await self.checks.release_later(released)
+            await self.checks.release(released)
         return bool(released)
 
     async def _look(
@@ -224,7 +234,7 @@ class Assets:
                 if folder is None:
                     return await self.checks.read(module, path)
                 return await self.checks.look(module, path, folder)
-            except RefusedAssetError as error:
+            except AssetFileError as error:
                 if not await self.make_room(owner, error.no_room_for):
                     raise
 
@@ -303,7 +313,7 @@ class Assets:
         journal that was set aside may still be looked at.
         """
         kept = list(self._records.values())
-        copies = [one.sha256 for one in kept if one.copied and one.sha256]
+        copies = [one.copy for one in kept if one.copy is not None]
         problem = await self.checks.open_store(copies, collect=complete)
         if problem is not None:
             log.warning("the copies of assets could not be looked at", words=problem)
@@ -356,10 +366,10 @@ class Assets:
         self._newest[record.asset_id] = record.asset
         for shares in (self._count, self._bytes):
             while shares.left < 0:
-                self.discard(self._forget(self._records[next(iter(shares.to_lose(owner)))]))
+                self._release(self._forget(self._records[next(iter(shares.to_lose(owner)))]))
 
-    def _forget(self, record: AssetRecord) -> CheckedFile:
-        """Forget an asset; returns what is to be discarded then."""
+    def _forget(self, record: AssetRecord) -> str | None:
+        """Forget an asset; returns the copy that is to be released then."""
         self._records.remove(record.asset)
         for shares in (self._count, self._bytes, self._copies):
             shares.take(record.owner, record.asset)
@@ -369,13 +379,13 @@ class Assets:
             words = "assets are forgotten from now on, the oldest of the owner who has most first"
             log.warning(words, kept=ASSETS_KEPT)
         self.forgotten += 1
-        return CheckedFile(record.path, record.real_path, 0, 0, record.sha256, copied=record.copied)
+        return record.copy
 
     async def _check(self, asset: Asset, origin: Provenance, folder: str, done: Checked) -> None:
         found: CheckedFile | Notice = _notice("unreadable_path", asset, "the daemon is ending")
         try:
             found = await self._look(origin.owner, origin.module, asset.path, folder)
-        except RefusedAssetError as error:
+        except AssetFileError as error:
             found = _notice(error.reason, asset, str(error))
         finally:  # cancelled, it is still waited for
             done(found)
@@ -384,7 +394,7 @@ class Assets:
         """Read a file that was too large, or too slow, to be read before the response."""
         try:
             looked = await self._look(record.owner, record.module, record.path)
-        except RefusedAssetError as error:
+        except AssetFileError as error:
             self._change(record, problem=str(error))
             return
         same = (record.real_path, record.size, record.mtime_ns)

@@ -16,8 +16,9 @@ import msgspec
 
 from protocol.errors import Reason
 from protocol.events import Log
-from supervisor.kernel.assets.checks import DIGEST_BYTES, AssetChecks
 from supervisor.kernel.assets.files import (
+    DIGEST_BYTES,
+    AssetChecks,
     AssetFileError,
     ChangedError,
     KeepOn,

@@ -14,11 +14,11 @@ Damage never heals, so a damaged file is set aside; everything else (a full disk
 system, a lock of another program) may be over the next time, so entries that wait are kept and
 retried.
 
-A file may also have been set back: a copy was put in its place, its write-ahead log was lost (SQLite
-takes a damaged one for its end), or it was cut to nothing. So a second, small file has the journal's
-id and the number of its newest entry, written after each commit and not synced. If the first file
-ends before that, it is another journal from then on: followers that know the old one get all there
-is. Numbers go on behind those that were given.
+A file may also have been set back: a copy was put in its place, its write-ahead log was lost
+(SQLite takes a damaged frame for its end), or it was cut to nothing. So a second, small file has
+the journal's id and the number of its newest entry, written after each commit and not synced. If
+the first file ends before that, it is another journal from then on: followers that know the old one
+get all there is. Numbers go on behind those that were given.
 """
 
 from __future__ import annotations
@@ -431,6 +431,7 @@ def _inode(path: Path) -> tuple[int, int]:
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     (value,) = connection.execute(f"PRAGMA {name}").fetchone()
     return int(value)
+
 
 def _restore(database: Database, life: str, now: float) -> None:
     """Close what had no end before `life`, and read the rest."""

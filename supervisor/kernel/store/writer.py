@@ -273,7 +273,7 @@ class Writer:
     def _is_urgent(self) -> bool:
         return self._closing or self._suspected or self._pending.ticket > 0
 
-    def _try(self, work: Callable[[], None]) -> bool:
+    def _try(self, work: Callable[[], object]) -> bool:
         """Run `work`; a failure is reported, and what waits is kept.
 
         Returns whether it succeeded.
