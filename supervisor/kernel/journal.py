@@ -10,9 +10,7 @@ have relied on an entry that was dropped.
 
 from __future__ import annotations
 
-import itertools
 import time
-import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -54,22 +52,13 @@ class Journal(Recorder):
     ) -> None:
         super().__init__()
         self.path = data_dir / FILE
-        self.life = uuid.uuid4().hex[:8]
-        """The beginning of the ids that this run of the daemon gives."""
         self.wall_clock = wall_clock
-        self.new_span: Callable[[], str] = map(
-            f"{self.life}-{{:x}}".format, itertools.count(1)
-        ).__next__
-        """Returns a unique id, in this life of the daemon or another."""
-        self.span_of: Callable[[str], str] = f"{self.life}-i".__add__
-        """The same for a request; no digit of the others is an "i"."""
         self.dropped = 0
         self.state = JournalState()
         self.unended: dict[DocumentKey, Unended] = {}
         """The documents without an end yet, which the writer's thread reads."""
         self._threads = threads
         self._unreported = 0
-        self._lost = False
         self._late_s: float | None = None
         """How long the disk had not answered when somebody waited last."""
         self._over = False
@@ -137,7 +126,7 @@ class Journal(Recorder):
             return self.state.problem
         if self._late_s is not None:
             return f"{shown(self.path)}: the disk did not answer in {self._late_s:g} s"
-        if self._lost:
+        if self._unreported:
             return f"{shown(self.path)}: the disk does not keep up with what is to be written"
         return None
 
@@ -224,7 +213,6 @@ class Journal(Recorder):
     def _drop(self) -> None:
         self.dropped += 1
         self._unreported += 1
-        self._lost = True
 
     def _report_drops(self) -> None:
         if not self._unreported:
@@ -244,7 +232,6 @@ class Journal(Recorder):
             if self._listener is not None:
                 self._listener(event, written.body)
             self._keep_again()
-            self._lost = False
 
     def _keep_again(self) -> None:
         for keep_all in self.on_loss:

@@ -122,14 +122,20 @@ class Restored(msgspec.Struct):
 class Recorder:
     """Where the kernel's parts record what happens; this one keeps nothing."""
 
-    _life = uuid.uuid4().hex
-    _numbers = itertools.count(1)
     wall_clock: Callable[[], float] = time.time
     _listener: Overhear | None = None
     _keeps = False
     """Whether an entry is worth making without a listener."""
 
     def __init__(self) -> None:
+        self.life = uuid.uuid4().hex[:8]
+        """The beginning of the ids that this run of the daemon gives."""
+        self.new_span: Callable[[], str] = map(
+            f"{self.life}-{{:x}}".format, itertools.count(1)
+        ).__next__
+        """Returns an id for something that begins and ends; nothing else has it, ever."""
+        self.span_of: Callable[[str], str] = f"{self.life}-i".__add__
+        """Returns such an id for a request: always the same; no digit of others is an "i"."""
         self.restored = Restored()
         """What the daemon before this one kept."""
         self.on_loss: list[Callable[[], None]] = []
@@ -206,14 +212,6 @@ class Recorder:
     def unavailable(self) -> Failure | None:
         """Return why nothing can be kept at the moment, for requests that would need it."""
         return None
-
-    def new_span(self) -> str:
-        """Return an id for something that begins and ends; nothing else has it, ever."""
-        return f"{self._life}-{next(self._numbers):x}"
-
-    def span_of(self, request_id: str, /) -> str:
-        """Return such an id for a request of this daemon: always the same."""
-        return f"{self._life}-i{request_id}"
 
     @property
     def is_complete(self) -> bool:

@@ -25,6 +25,8 @@ class Remembering(Recorder):
 
     def __init__(self) -> None:
         super().__init__()
+        self.new_span = map("life-{}".format, itertools.count(1)).__next__
+        self.span_of = "life-i".__add__
         self.entries: list[dict[str, Any]] = []
         self.kept: dict[tuple[str, str], tuple[int, bytes]] = {}
         self.documents_kept = 0
@@ -36,7 +38,6 @@ class Remembering(Recorder):
         self.waiting: list[Kept] = []
         self.unanswered: list[CutShort] = []
         self._numbers = itertools.count(1)
-        self._spans = itertools.count(1)
         self._heard = trio.lowlevel.ParkingLot()
 
     def record(self, event: str, **fields: Any) -> None:
@@ -83,12 +84,6 @@ class Remembering(Recorder):
 
     def unavailable(self) -> Failure | None:
         return self.broken
-
-    def new_span(self) -> str:
-        return f"life-{next(self._spans)}"
-
-    def span_of(self, request_id: str) -> str:
-        return f"life-i{request_id}"
 
     # What the next daemon finds.
 

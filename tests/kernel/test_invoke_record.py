@@ -27,6 +27,7 @@ class Noted(Recorder):
     """A recorder that a test looks into."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.entries: list[dict[str, Any]] = []
         self.kept: dict[str, None] = {}
 

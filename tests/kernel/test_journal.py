@@ -285,11 +285,11 @@ async def test_an_invocation_is_at_any_moment_in_flight_or_has_its_entry(
     """Killed between two commits, the daemon would else have lost every trace of it."""
     groups: list[tuple[int, int]] = []
 
-    def spy(connection: Any, documents: Any, stored: Any) -> None:
+    def spy(connection: Any, documents: Any) -> None:
         ended = sum(1 for _, body in documents.values() if body is None)
         (entries,) = connection.execute("SELECT count(*) FROM events").fetchone()
         groups.append((entries, ended))
-        store_documents(connection, documents, stored)
+        store_documents(connection, documents)
 
     monkeypatch.setattr(writer_module, "store_documents", spy)
     async with journal(tmp_path) as kept:

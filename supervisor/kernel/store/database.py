@@ -304,7 +304,7 @@ def _open(
         connection.execute(f"PRAGMA synchronous = {'FULL' if power else 'NORMAL'}")
         database = _read_facts(connection, path)
         if fresh and after_seq:
-            database.set_back = f"it was empty, and had entries up to {after_seq}"
+            database.set_back = f"it was gone or empty, and had entries up to {after_seq}"
         elif database.journal == last[0] and database.last_seq < last[1]:
             _renew(database, last[1])
         _restore(database, life, now)
@@ -481,7 +481,7 @@ def _close(
     invocation = InFlight(now, "unknown", "unknown", "unknown")
     question = OpenQuestion("unknown", "unknown", "unknown")
     open_ones = [(name, _decoded(body, invocation)) for name, body in in_flight]
-    # No digit of those ids that this life gives by and by (`Journal.new_span`) is an "r".
+    # No digit of those ids that this life gives by and by (`Recorder.new_span`) is an "r".
     ids = (f"{life}-r{number:x}" for number in itertools.count(1))
     entries = [_undecided(_decoded(one, question), next(ids), now) for one in questions]
     entries += [_closing(span_id, was, next(ids), now) for span_id, was in open_ones]

@@ -136,20 +136,15 @@ def insert_entries(
 
 
 def store_documents(
-    connection: sqlite3.Connection,
-    documents: dict[DocumentKey, tuple[int, Unended | None]],
-    stored: set[DocumentKey],
+    connection: sqlite3.Connection, documents: dict[DocumentKey, tuple[int, Unended | None]]
 ) -> None:
-    """Write or delete documents; `stored` names those that have a row, and is kept so.
-
-    A document that came and went since the last group, as most do, costs nothing.
-    """
+    """Write documents, each with its revision, and delete those that are None."""
     kept = [
         (*key, revision, body if isinstance(body, bytes) else msgspec.json.encode(body))
         for key, (revision, body) in documents.items()
         if body is not None
     ]
-    gone = [key for key, (_, body) in documents.items() if body is None and key in stored]
+    gone = [key for key, (_, body) in documents.items() if body is None]
     for chunk in _chunks(kept):
         rows = ",".join(["(?,?,?,?)"] * len(chunk))
         connection.execute(
@@ -162,16 +157,6 @@ def store_documents(
             f"DELETE FROM documents WHERE (kind, name) IN (VALUES {rows})",  # noqa: S608 - as above
             list(itertools.chain.from_iterable(names)),
         )
-
-
-def remember_stored(
-    documents: dict[DocumentKey, tuple[int, Unended | None]], stored: set[DocumentKey]
-) -> None:
-    for key, (_, body) in documents.items():
-        if body is None:
-            stored.discard(key)
-        else:
-            stored.add(key)
 
 
 def _chunks(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:

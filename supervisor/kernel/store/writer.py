@@ -42,13 +42,7 @@ from supervisor.kernel.store.database import (
     transaction,
 )
 from supervisor.kernel.store.retention import Retention
-from supervisor.kernel.store.rows import (
-    Batch,
-    EventRow,
-    insert_entries,
-    remember_stored,
-    store_documents,
-)
+from supervisor.kernel.store.rows import Batch, EventRow, insert_entries, store_documents
 from supervisor.kernel.store.settings import UNENDED, DocumentKey, JournalOptions, Span
 from supervisor.runtime.threads import Threads
 
@@ -350,9 +344,11 @@ class Writer:
         if batch.entries or documents:
             with transaction(database.connection):
                 insert_entries(database.connection, batch.entries, database.last_seq)
-                store_documents(database.connection, documents, self._stored)
+                store_documents(database.connection, documents)
             database.last_seq += len(batch.entries)
-            remember_stored(documents, self._stored)
+            gone = {key for key, (_, body) in documents.items() if body is None}
+            self._stored -= gone
+            self._stored |= documents.keys() - gone
             database.note_last()
         self._stored_unended = set(batch.unended)
         self._batch = Batch()
