@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 84bdf0362410c2b037a66e2f591e9ce2da418f1cea935ef35287277510420435
+// The document it was made of: sha256 aa6337f4ab0d2dbbb0c2a70d9915de762b86b6c3f7087857a3346351711d3c9b
 
 export interface paths {
     "/": {
@@ -1205,6 +1205,7 @@ export interface components {
             last_seq: number;
             dropped: number;
             problem: string | null;
+            set_back?: string;
             /** @description files that were set aside since the start */
             set_aside: {
                 path: string;

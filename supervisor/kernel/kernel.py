@@ -46,7 +46,7 @@ from supervisor.kernel.logins import Logins
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.op import Parts
 from supervisor.kernel.parties import Begin, Client, Handle, Lineage, Party, RefusedError
-from supervisor.kernel.recorder import Recorder, Restored
+from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.requests import Requests
 from supervisor.kernel.resource_updates import ResourceUpdates
@@ -160,7 +160,6 @@ class Kernel:
         file_limit: FileLimit | None = None,
         memory_ceiling_bytes: int | None = None,
         recorder: Recorder | None = None,
-        restored: Restored | None = None,
         with_sessions: bool = True,
         memory: JournalOptions | None = None,
         asset_options: AssetOptions | None = None,
@@ -182,9 +181,9 @@ class Kernel:
         every child it did not spawn is an orphan of a module; then `file_limit` may be a raised
         one. `memory_ceiling_bytes` bounds all modules together: above it the biggest is ended
         first. With `memory` there is a journal in `data_dir`; without, `recorder` takes its place,
-        and `restored` what one before it kept, or nothing outlives the daemon. Without sessions a
-        `session_id` is passed on to the module and means nothing here. `operator` says what modules
-        may call the daemon for; without it, nothing. `stalls` is told by the clock of the event
+        or nothing outlives the daemon. Without sessions a `session_id` is passed on to the module
+        and means nothing here. `operator` says what modules may call the daemon for; without it,
+        nothing. `stalls` is told by the clock of the event
         loop when it does not come round, `threads` of what threads are at. `mcp` is about MCP
         clients. With `modules_are_users`, a process of a module that connects to a socket may do
         what its user may. `clock` gives Unix time (s), `draw` a number in [0, 1): jitter, ids.
@@ -205,7 +204,6 @@ class Kernel:
         self._file_limit = file_limit
         self._memory_ceiling_bytes = memory_ceiling_bytes
         self._recorder = recorder
-        self._restored = restored
         self._with_sessions = with_sessions
         self._memory = memory
         self._asset_options = asset_options or AssetOptions()
@@ -254,8 +252,6 @@ class Kernel:
                 trio.open_nursery() as nursery,
             ):
                 recorder = journal or self._recorder or Recorder()
-                if self._restored is not None:
-                    recorder.restored = self._restored
                 notes = KeptNotes(recorder)
                 host = Host(
                     self._environment,

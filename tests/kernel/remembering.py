@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 import trio
@@ -87,11 +87,13 @@ class Remembering(Recorder):
 
     # What the next daemon finds.
 
-    def left(self) -> Restored:
+    def again(self) -> Self:
+        """Return it as the next daemon finds it."""
         kinds = {kind for kind, _ in self.kept}
-        return Restored(
+        self.restored = Restored(
             {kind: self.documents(kind) for kind in kinds}, self.patches, [*self.unanswered]
         )
+        return self
 
     def documents(self, kind: str) -> list[tuple[str, bytes]]:
         return [(name, body) for (of, name), (_, body) in self.kept.items() if of == kind]

@@ -43,66 +43,6 @@ def test_a_copy_is_named_by_its_content(tmp_path: Path, fsync: bool) -> None:
     assert store.total_bytes == 5
 
 
-def test_a_copy_never_counts_twice_while_it_gets_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, seen = store_in(tmp_path, limit=10), list[int]()
-    name = store.adopt
-
-    def named(*args: Any) -> bool:
-        is_new = name(*args)
-        seen.append(store.total_bytes)
-        return is_new
-
-    monkeypatch.setattr(store, "adopt", named)
-    add(store, tmp_path, b"123456")
-    assert (seen, store.total_bytes) == ([6], 6)
-    add(store, tmp_path, b"abcd")
-    assert (seen, store.total_bytes) == ([6, 10], 10)
-
-
-def test_the_same_content_is_kept_once_until_nobody_needs_it(tmp_path: Path) -> None:
-    store = store_in(tmp_path)
-    sha256 = add(store, tmp_path, b"hello", "a")
-    assert add(store, tmp_path, b"hello", "b") == sha256
-    assert (len(files(tmp_path)), store.total_bytes) == (1, 5)
-    store.release(sha256)
-    assert len(files(tmp_path)) == 1
-    store.release(sha256)
-    assert (files(tmp_path), store.total_bytes) == ([], 0)
-
-
-def test_what_is_too_much_is_refused_with_the_limit_and_the_figure(tmp_path: Path) -> None:
-    store = store_in(tmp_path, limit=8)
-    add(store, tmp_path, b"hello")
-    (tmp_path / "big").write_bytes(b"bigger")
-    words = "it has 6 bytes, and 5 of the 8 that asset_store_bytes allows are in use"
-    with opened("big", str(tmp_path)) as file, pytest.raises(NotCopiedError, match=words):
-        store.add(file, lambda: True)
-    add(store, tmp_path, b"abc")  # there is room for as much as there was
-    assert store.total_bytes == 8
-
-
-def test_at_the_start_half_copies_and_what_nobody_needs_are_removed(tmp_path: Path) -> None:
-    before = store_in(tmp_path)
-    kept = add(before, tmp_path, b"kept")
-    add(before, tmp_path, b"not needed")
-    half = tmp_path / "assets" / "sha256" / ".half-abc"
-    half.mkdir()
-    (half / "content").write_bytes(b"ha")
-    (tmp_path / "assets" / "sha256" / "ab").mkdir(exist_ok=True)
-    (tmp_path / "assets" / "sha256" / "ab" / "odd").write_bytes(b"?")
-    store = store_in(tmp_path)
-    store.open([kept, kept, "0" * 64])
-    assert files(tmp_path) == [f"sha256/{kept[:2]}/{kept[2:]}"]
-    assert not half.exists()
-    assert store.total_bytes == 4
-    store.release(kept)
-    assert len(files(tmp_path)) == 1
-    store.release(kept)
-    assert files(tmp_path) == []
-
-
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = store_in(tmp_path)
 

@@ -23,7 +23,6 @@ from supervisor.kernel.assets import files as asset_files
 from supervisor.kernel.assets import intake as asset_intake
 from supervisor.kernel.assets import registry as assets
 from supervisor.kernel.assets.files import CheckedFile
-from supervisor.kernel.assets.registry import is_supported
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.kernel import AssetOptions, Kernel, Party, Times
 from supervisor.policy.verdict import Stopped
@@ -298,39 +297,6 @@ async def test_an_unknown_media_type_degrades_to_a_placeholder(tmp_path: Path) -
         assert event.registered.placeholder == words
 
 
-@pytest.mark.parametrize(
-    ("media_type", "known"),
-    [
-        ("text/x-anything; charset=utf-8", True),
-        ("IMAGE/PNG", True),
-        ("image/svg+xml", True),
-        ("audio/ogg", True),
-        ("video/mp4", True),
-        ("application/pdf", True),
-        ("application/json;v=1", True),
-        ("image/x-odd", False),
-        ("application/octet-stream", False),
-    ],
-)
-def test_the_families_that_are_known(media_type: str, known: bool) -> None:
-    assert is_supported(media_type) is known
-
-
-async def test_metadata_that_is_too_large_is_left_out_in_words(tmp_path: Path) -> None:
-    (tmp_path / "f").write_text("x")
-    recorder = Remembering()
-    async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder) as daemon:
-        much = {"x": "y" * assets.METADATA_BYTES}
-        asker = say(daemon, asset("f", metadata=much), DONE)
-        (notice,) = (await asker.response()).notices
-        assert notice.reason == "metadata_too_large"
-        assert "its metadata has 65544 bytes, 65536 are allowed" in notice.message
-        (event,) = asker.events
-        assert isinstance(event, Asset)
-        assert not isinstance(event.metadata, dict)
-    assert recorder.assets()[0].get("metadata") is None
-
-
 async def test_a_file_that_changes_while_it_is_read_has_no_digest_and_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -456,7 +422,7 @@ async def test_copies_outlive_the_files_and_the_daemon(tmp_path: Path) -> None:
         assert (await say(daemon, asset("f"), DONE).response()).notices == ()
     (kept,) = recorder.assets()
     (copy,) = [one for one in store.rglob("*") if one.is_file()]
-    async with daemon_with(tmp_path, actor(tmp_path), restored=recorder.left()) as daemon:
+    async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder.again()) as daemon:
         assert copy.read_text() == "abc"
         result = await run_op(daemon, "asset.show", {"asset": kept["asset"]}, _no_events)
         assert result["sha256"] == kept["sha256"]
@@ -501,22 +467,11 @@ async def test_the_oldest_are_forgotten_and_their_copies_with_them(
         await _until(lambda: len([one for one in store.rglob("*") if one.is_file()]) == 2)
 
 
-async def test_the_records_are_bounded_in_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(assets, "RECORD_BYTES", 3000)
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
-        (tmp_path / "f").write_text("x")
-        for _ in range(3):
-            await say(daemon, asset("f", metadata={"x": "y" * 1500}), DONE).response()
-        assert daemon.requests._effects.assets.status()["known"] == 1
-
-
 async def test_documents_that_are_damaged_are_left_out(tmp_path: Path) -> None:
     left = Remembering()
     left.keep("asset", "a", b"{}")
     left.keep("asset", "b", b"\xff")
-    async with daemon_with(tmp_path, restored=left.left()) as daemon:
+    async with daemon_with(tmp_path, recorder=left.again()) as daemon:
         listed = await run_op(daemon, "asset.list", {}, _no_events)
         assert listed == {"assets": [], "left_out": 0, "forgotten": 0}
 

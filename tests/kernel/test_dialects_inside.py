@@ -326,7 +326,7 @@ async def test_a_module_that_is_down_is_listed_with_the_ops_it_had_and_started_b
         await run_op(daemon, "stop", {"module": "dice"}, emit)
         remembered = {"names": ["echo", "carry", "change", "op0"], "count": 4, "remembered": True}
         assert (await status(daemon))["ops"] == remembered
-    async with daemon_with(tmp_path, made, recorder=recorder, restored=recorder.left()) as daemon:
+    async with daemon_with(tmp_path, made, recorder=recorder.again()) as daemon:
         module = daemon.fleet.modules["dice"]
         assert (module.state, (await status(daemon))["ops"]) == (State.DOWN, remembered)
         asked = {"module": "dice", "inputs": True}
@@ -344,7 +344,7 @@ async def test_what_is_remembered_is_of_one_descriptor(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, made, recorder=recorder):
         pass
     other = speaking(tmp_path, "carrier", supervision={"start": "lazy"})
-    async with daemon_with(tmp_path, other, recorder=recorder, restored=recorder.left()) as daemon:
+    async with daemon_with(tmp_path, other, recorder=recorder.again()) as daemon:
         assert (await status(daemon))["ops"] is None
 
 
@@ -359,7 +359,7 @@ async def test_a_description_too_large_to_remember_is_not_and_a_broken_document_
         await run_op(daemon, "stop", {"module": "dice"}, emit)
         assert (await status(daemon))["ops"] is None
     recorder.kept["description", "dice"] = (0, b'{"module":7}')
-    async with daemon_with(tmp_path, made, recorder=recorder, restored=recorder.left()) as daemon:
+    async with daemon_with(tmp_path, made, recorder=recorder.again()) as daemon:
         assert (await status(daemon))["ops"] is None
 
 
@@ -434,7 +434,7 @@ async def test_bytes_become_a_file_and_an_asset_like_any_other(tmp_path: Path) -
         again = carry(daemon, data)
         assert (await again.document())["ok"]
         assert store_files(tmp_path) == [Path(event.path)]
-    async with daemon_with(tmp_path, made, recorder=recorder, restored=recorder.left()) as daemon:
+    async with daemon_with(tmp_path, made, recorder=recorder.again()) as daemon:
         found = await run_op(daemon, "asset.read", {"asset": event.registered.id}, emit)
         assert read(found["path"]) == data
 

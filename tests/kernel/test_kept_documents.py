@@ -21,8 +21,7 @@ class Card(msgspec.Struct, frozen=True):
 
 def cards(recorder: Remembering, **bounds: Any) -> KeptDocuments[Card]:
     """Return the cards of the daemon that follows."""
-    recorder.restored = recorder.left()
-    return KeptDocuments(recorder, "card", Card, named_by="name", order="made", **bounds)
+    return KeptDocuments(recorder.again(), "card", Card, named_by="name", order="made", **bounds)
 
 
 def put(documents: KeptDocuments[Card], *names: str, text: str = "") -> None:
@@ -102,8 +101,7 @@ def test_a_note_is_found_by_the_daemon_that_follows_until_it_is_deleted() -> Non
     notes.put("b", {"n": 2})
     notes.put("a", {"n": 3})
     notes.put("b", None)
-    recorder.restored = recorder.left()
-    second = KeptNotes(recorder)
+    second = KeptNotes(recorder.again())
     assert (second.find("a"), second.find("b")) == ({"n": 3}, None)
 
 

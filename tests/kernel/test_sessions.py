@@ -31,8 +31,7 @@ def sessions(recorder: Remembering | None = None, **bounds: int) -> Sessions:
 
 
 def restarted(recorder: Remembering, **bounds: int) -> Sessions:
-    recorder.restored = recorder.left()
-    return sessions(recorder, **bounds)
+    return sessions(recorder.again(), **bounds)
 
 
 def refused(call: Any, *args: Any, **named: Any) -> Failure:

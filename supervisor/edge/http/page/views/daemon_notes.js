@@ -41,7 +41,6 @@ export function daemonNotes(into, status) {
 function* troubles(daemon) {
   const journal = daemon.journal ?? {};
   if (journal.problem) yield `the journal cannot be written: ${journal.problem}`;
-  if (journal.set_back) yield `the journal was set back: ${journal.set_back}`;
   for (const aside of journal.set_aside ?? [])
     yield `a journal was set aside as ${aside.path}: ${aside.why}`;
   if (daemon.policy?.problem)
