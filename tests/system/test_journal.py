@@ -372,7 +372,8 @@ def test_a_journal_that_lost_its_newest_entries_is_another_one_and_says_so(
     lose(path, earlier)
 
     daemon = start_daemon(one)
-    until_seen(daemon, "module:state", data=seen_ready())
+    asked = daemon.invoke("one").done["request_id"]
+    until_seen(daemon, "module:invoke", request_id=asked)
     after = daemon.op("status")["daemon"]["journal"]
     assert after["id"] != before["id"]
     assert f"had entries up to {before['last_seq']}" in after["set_back"]
