@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 cb9bffdb8d892f8ff451ed208fb50c7253b78b70352f68f856b00811a8f820a1
+// The document it was made of: sha256 15591b8d16bfcadd6a86a11cfdc6d31ac356303523667dac17592deb1a22ead1
 
 export interface paths {
     "/": {
@@ -1205,6 +1205,7 @@ export interface components {
             last_seq: number;
             dropped: number;
             problem: string | null;
+            set_back?: string;
             /** @description files that were set aside since the start */
             set_aside: {
                 path: string;

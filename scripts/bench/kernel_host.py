@@ -188,7 +188,7 @@ async def journal(kernel: Kernel, count: int, _: int) -> Figures:
     journal = kernel.facts.journal
     assert journal is not None
     await write(journal, min(count, AT_ONCE))
-    since, before, began = journal.told.last_seq, peak_bytes(), Cost.now()
+    since, before, began = journal.state.last_seq, peak_bytes(), Cost.now()
     await write(journal, count)
     writing = began.since()
     reading = await read_back(kernel, count, since=since, event="module:invoke")

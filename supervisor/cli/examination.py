@@ -86,6 +86,7 @@ def examine(
     environment = HostVariables(environment, env_files)
     found, unreadable = found_in(directories)
     count = len(found.descriptors)
+    told_aside = {aside["path"] for aside in (one.get("journal") or {}).get("set_aside", ())}
     findings = [
         examine_python(),
         examine_kernel(),
@@ -94,7 +95,7 @@ def examine(
         *(() if project is None else (examine_project(project),)),
         *examine_socket(socket, data_dir, answers=status is not None),
         *examine_data_dir(data_dir),
-        *examine_journals_aside(data_dir, told_aside(one)),
+        *examine_journals_aside(data_dir, told_aside),
         examine_environment(environment, whose),
         *examine_search_path(environment, whose),
         *unreadable,
@@ -363,11 +364,6 @@ def examine_daemon(status: dict[str, Any]) -> list[DoctorFinding]:
     return findings
 
 
-def told_aside(daemon: dict[str, Any]) -> set[str]:
-    """Return the journals that the daemon reports as set aside."""
-    return {aside["path"] for aside in (daemon.get("journal") or {}).get("set_aside", ())}
-
-
 def examine_quarantined(status: dict[str, Any]) -> list[DoctorFinding]:
     return [
         bad(
@@ -401,6 +397,8 @@ def _journal(journal: dict[str, Any] | None) -> list[DoctorFinding]:
         )
         for aside in journal["set_aside"]
     ]
+    if lost := journal.get("set_back"):
+        findings.append(warn(area, f"the journal was set back: {lost}", "see whether it is a copy"))
     if journal["dropped"]:
         words = f"entries that could not be written and are lost: {journal['dropped']}"
         findings.append(warn(area, words, "see whether the disk was full, or too slow"))

@@ -278,6 +278,8 @@ def _warnings(daemon: dict[str, Any]) -> Iterator[str]:
     journal = daemon.get("journal") or {}
     if journal.get("problem"):
         yield _yellow(f"the journal cannot be written: {journal['problem']}")
+    if journal.get("set_back"):
+        yield _yellow(f"the journal was set back: {journal['set_back']}")
     for aside in journal.get("set_aside") or ():
         yield _yellow(f"a journal was set aside as {aside['path']}: {aside['why']}")
     policy = daemon.get("policy") or {}

@@ -15,7 +15,8 @@ import structlog
 
 from protocol.descriptor.model import Descriptor
 from protocol.host_call import UNENCODABLE
-from supervisor.kernel.recorder import Recorder, Restored
+from supervisor.kernel.documents import KeptDocuments
+from supervisor.kernel.recorder import Recorder
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.supervision.notes import Notes
 
@@ -46,10 +47,15 @@ class RememberedDescription(msgspec.Struct, frozen=True):
 
 class RememberedDescriptions:
     def __init__(self, recorder: Recorder, wall_clock: Callable[[], float]) -> None:
-        self._recorder = recorder
         self._wall_clock = wall_clock
-        self._all: dict[str, RememberedDescription] = {}
-        self._bytes = 0
+        self._all = KeptDocuments(
+            recorder,
+            DESCRIPTION,
+            RememberedDescription,
+            named_by="module",
+            order="ts",
+            most_bytes=KEPT_BYTES,
+        )
 
     def add(self, descriptor: Descriptor, description: dict[str, Any]) -> None:
         try:
@@ -57,9 +63,8 @@ class RememberedDescriptions:
         except UNENCODABLE as error:
             log.info("a description is not remembered", module=descriptor.name, error=repr(error))
             return
-        self._drop(descriptor.name)
+        self._all.remove(descriptor.name)  # the new one is the newest
         if body is None:
-            self._recorder.keep(DESCRIPTION, descriptor.name, None)
             return
         one = RememberedDescription(
             descriptor.name,
@@ -68,8 +73,7 @@ class RememberedDescriptions:
             tuple(ops_of(description)),
             msgspec.Raw(body),
         )
-        self._take(one)
-        self._recorder.keep(DESCRIPTION, one.module, one)
+        self._all.put(one.module, one)
 
     def find(self, descriptor: Descriptor) -> RememberedDescription | None:
         """Return the last description of a module with this very descriptor."""
@@ -109,34 +113,6 @@ class RememberedDescriptions:
             said = {} if found is None else msgspec.json.decode(found.description)
         return said.get("inputs")
 
-    def restore(self, restored: Restored) -> None:
-        found: list[RememberedDescription] = []
-        problem = "a description was not restored"
-        for name, one in restored.decoded(DESCRIPTION, RememberedDescription, problem):
-            if one.module == name:
-                found.append(one)
-            else:
-                log.warning(problem, name=name, words=f"it is of {one.module!r:.130}")
-        for one in sorted(found, key=lambda one: one.ts):
-            self._take(one)
-
-    def keep_all(self) -> None:
-        for one in self._all.values():
-            self._recorder.keep(DESCRIPTION, one.module, one)
-
-    def _take(self, one: RememberedDescription) -> None:
-        self._all[one.module] = one
-        self._bytes += _size(one)
-        while self._bytes > KEPT_BYTES:
-            oldest = next(iter(self._all))
-            self._drop(oldest)
-            self._recorder.keep(DESCRIPTION, oldest, None)
-
-    def _drop(self, module: str) -> None:
-        one = self._all.pop(module, None)
-        if one is not None:
-            self._bytes -= _size(one)
-
 
 def ops_of(description: dict[str, Any]) -> list[str]:
     inputs = description.get("inputs")
@@ -156,10 +132,6 @@ def _encoded(description: dict[str, Any]) -> bytes | None:
     return body if len(body) <= DESCRIPTION_BYTES else None
 
 
-def _size(one: RememberedDescription) -> int:
-    return len(bytes(one.description)) + sum(map(len, one.ops))
-
-
 NOTE = "note"
 """The kind of the documents; the name of each is the digest of its program."""
 
@@ -172,23 +144,13 @@ class KeptNotes(Notes):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
-        self._recorder = recorder
+        self._kept = KeptDocuments(recorder, NOTE, dict[str, Any], most=NOTES_KEPT)
+
+    def find(self, digest: str) -> dict[str, Any] | None:
+        return self._kept.get(digest)
 
     def put(self, digest: str, note: dict[str, Any] | None) -> None:
         """Note something, and keep it; None deletes the note."""
-        super().put(digest, note)
-        self._keep(digest, note)
-        while len(self._all) > NOTES_KEPT:
-            self.put(next(iter(self._all)), None)
-
-    def restore(self, restored: Restored) -> None:
-        for name, note in restored.decoded(NOTE, dict[str, Any], "a note was not restored"):
-            super().put(name, note)
-
-    def keep_all(self) -> None:
-        for digest, note in self._all.items():
-            self._keep(digest, note)
-
-    def _keep(self, digest: str, note: dict[str, Any] | None) -> None:
-        body = None if note is None else msgspec.json.encode(note)
-        self._recorder.keep(NOTE, digest, body)
+        self._kept.remove(digest)  # the new one is the newest
+        if note is not None:
+            self._kept.put(digest, note)

@@ -48,7 +48,9 @@ class Durability:
         self.waiting += 1
         self._recorder.flush(tell)
         if not told:
-            timer = self._deadlines.after(self._flush_s, lambda: tell(_too_slow(self._flush_s)))
+            timer = self._deadlines.after(
+                self._flush_s, lambda: tell(self._recorder.flush_is_late(self._flush_s))
+            )
 
     async def confirmed(self) -> None:
         """Return when all that was recorded so far is stored; raises `RefusedError`."""
@@ -67,11 +69,6 @@ class Durability:
         while self.waiting:
             await self._none_waits.park()
         return self._unstored == unstored
-
-
-def _too_slow(flush_s: float) -> Failure:
-    words = f"the disk took longer than {flush_s:g} s to store what changed"
-    return Failure.because(Reason.STORAGE, words)
 
 
 def acknowledged(response: Response, failure: Failure | None) -> Response:

@@ -28,7 +28,7 @@ from supervisor.kernel.operations.events import Sees
 from supervisor.kernel.operations.op import Emit
 from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.store.database import FAILURES, check_regular, in_words, is_damage
-from supervisor.kernel.store.writer import Told as StoreTold
+from supervisor.kernel.store.writer import JournalState
 from supervisor.policy.causes import seen_cause
 from supervisor.policy.principals import SUPERVISOR, Principal
 from supervisor.runtime.threads import Threads
@@ -241,7 +241,7 @@ class EventFeed:
         their fields are entries. Raises `RefusedError`.
         """
         journal = self._journal
-        told = journal.told
+        state = journal.state
         wanted = Filter(
             events=_names(args.get("event")),
             own_events=_own(args.get("event")),
@@ -253,32 +253,32 @@ class EventFeed:
         )
         first = await self._read(lambda reader: reader.first_seq())
         cursor = args.get("since")
-        if args.get("journal") not in (None, told.journal):
+        if args.get("journal") not in (None, state.journal):
             cursor = 0  # numbers of another journal: all of this one is new to the client
         if cursor is None:
-            cursor = await self._begin_of_last(wanted, args["last"], told.last_seq)
-        await emit(_heading(told.journal, first, told.last_seq, int(cursor)))
+            cursor = await self._begin_of_last(wanted, args["last"], state.last_seq)
+        await emit(_heading(state.journal, first, state.last_seq, int(cursor)))
         limit = args.get("limit")
         if limit is not None:
             emit = _limited(emit, int(limit))
         try:
-            return await self._send_entries(args, wanted, int(cursor), told, emit)
+            return await self._send_entries(args, wanted, int(cursor), state, emit)
         except _Enough:
-            return {"journal": told.journal, "last_seq": told.last_seq}
+            return {"journal": state.journal, "last_seq": state.last_seq}
 
     async def _send_entries(
-        self, args: dict[str, Any], wanted: Filter, cursor: int, told: StoreTold, emit: Emit
+        self, args: dict[str, Any], wanted: Filter, cursor: int, state: JournalState, emit: Emit
     ) -> dict[str, Any]:
         journal = self._journal
-        cursor = await self._send_up_to(told.last_seq, wanted, cursor, emit)
+        cursor = await self._send_up_to(state.last_seq, wanted, cursor, emit)
         while args.get("follow"):
             await journal.wait_beyond(cursor)
-            if journal.told.journal != told.journal:
+            if journal.state.journal != state.journal:
                 # It was begun anew; its numbers go on, so the cursor stays.
-                told = journal.told
-                await emit(_heading(told.journal, cursor + 1, told.last_seq, cursor))
-            cursor = await self._send_up_to(journal.told.last_seq, wanted, cursor, emit)
-        return {"journal": told.journal, "last_seq": told.last_seq}
+                state = journal.state
+                await emit(_heading(state.journal, cursor + 1, state.last_seq, cursor))
+            cursor = await self._send_up_to(journal.state.last_seq, wanted, cursor, emit)
+        return {"journal": state.journal, "last_seq": state.last_seq}
 
     def close(self) -> None:
         self._reader.close()
@@ -326,9 +326,9 @@ class EventFeed:
 
     async def _read(self, read: Callable[[Reader], T]) -> T:
         async with self._one_at_a_time:
-            if self._shown != self._journal.told.journal:
+            if self._shown != self._journal.state.journal:
                 # Another file has that name now.
-                self._shown = self._journal.told.journal
+                self._shown = self._journal.state.journal
                 self._reader.close()
             if self._at_work:
                 raise RefusedError(_no_answer())

@@ -10,9 +10,7 @@ have relied on an entry that was dropped.
 
 from __future__ import annotations
 
-import itertools
 import time
-import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,19 +22,10 @@ import trio
 
 from protocol.errors import Failure, Reason
 from protocol.journal_event import JournalEvent
-from supervisor.kernel.durability import FLUSH_S
-from supervisor.kernel.recorder import (
-    Content,
-    Kept,
-    Recorder,
-    Restored,
-    Unended,
-    encoded,
-)
-from supervisor.kernel.store.retention import Clocks
+from supervisor.kernel.recorder import Kept, Recorder, Restored, Unended, encoded
 from supervisor.kernel.store.rows import EventRow
 from supervisor.kernel.store.settings import DocumentKey, JournalOptions, Span
-from supervisor.kernel.store.writer import Relay, Told, Writer, WriterOptions
+from supervisor.kernel.store.writer import RETRY_S, JournalState, Writer
 from supervisor.runtime.files.directory import shown
 from supervisor.runtime.threads import Threads
 
@@ -59,46 +48,25 @@ class Journal(Recorder):
         options: JournalOptions,
         wall_clock: Callable[[], float],
         threads: Threads,
-        flush_s: float,
+        retry_s: float,
     ) -> None:
+        super().__init__()
         self.path = data_dir / FILE
-        self._flush_s = flush_s
-        self.life = uuid.uuid4().hex[:8]
+        self.wall_clock = wall_clock
         self.dropped = 0
-        self.told = Told()
-        self._restored = Restored()
-        self._wall_clock = wall_clock
+        self.state = JournalState()
+        self.unended: dict[DocumentKey, Unended] = {}
+        """The documents without an end yet, which the writer's thread reads."""
         self._threads = threads
-        self.new_span: Callable[[], str] = map(
-            f"{self.life}-{{:x}}".format, itertools.count(1)
-        ).__next__
-        """Returns a unique id, in this life of the daemon or another."""
-        self.span_of: Callable[[str], str] = f"{self.life}-i".__add__
-        """The same for a request; no digit of the others is an "i"."""
-        self._unended: dict[DocumentKey, Unended] = {}
         self._unreported = 0
-        self._lost = False
-        self._late = False
+        self._late_s: float | None = None
+        """How long the disk had not answered when somebody waited last."""
         self._over = False
-        self._flushes: dict[int, tuple[float, Kept]] = {}
-        self._flush_asked = trio.Event()
-        self.on_loss: Callable[[], None] = lambda: None
-        """Called when documents were lost: all are then kept anew."""
+        self._flushes: dict[int, Kept] = {}
         self._commits = trio.lowlevel.ParkingLot()
         self._opened = trio.Event()
         self._closed = trio.Event()
-        self._writer = Writer(
-            WriterOptions(
-                path=self.path,
-                life=self.life,
-                power=options.power,
-                limits=options.limits,
-                clocks=Clocks(wall_clock, time.monotonic),
-            ),
-            Relay(self, trio.lowlevel.current_trio_token()),
-            self._unended,
-            threads,
-        )
+        self._writer = Writer(self, options, threads, retry_s)
 
     # The recorder.
 
@@ -110,15 +78,15 @@ class Journal(Recorder):
         if self._unreported or not self._writer.add(written):
             self._drop()
         if in_place_of is not None:
-            self._unended.pop(in_place_of, None)
+            self.unended.pop(in_place_of, None)
         if self._listener is not None:
             self._listener(entry, written.body)
 
-    def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
+    def keep(self, kind: str, name: str, document: bytes | None, revision: int = 0) -> None:
         self._writer.keep((kind, name), revision, document)
 
     def span_began(self, key: DocumentKey, document: Unended) -> None:
-        self._unended[key] = document
+        self.unended[key] = document
         if self._writer.asleep:
             self._writer.wake()
 
@@ -127,7 +95,7 @@ class Journal(Recorder):
             return False
         if self._unreported or not self._writer.add(span):
             self._drop()
-        self._unended.pop(span.key, None)
+        self.unended.pop(span.key, None)
         return True
 
     def flush(self, done: Kept) -> None:
@@ -135,9 +103,11 @@ class Journal(Recorder):
         if refusal is not None:
             done(refusal)
             return
-        ticket = self._writer.ask()
-        self._flushes[ticket] = (trio.current_time(), done)
-        self._flush_asked.set()
+        self._flushes[self._writer.ask()] = done
+
+    def flush_is_late(self, after_s: float) -> Failure:
+        self._late_s = after_s
+        return super().flush_is_late(after_s)
 
     def unavailable(self) -> Failure | None:
         problem = self.problem
@@ -152,40 +122,35 @@ class Journal(Recorder):
         """Why nothing can be kept at the moment, in words."""
         if self._over:
             return f"{shown(self.path)}: the daemon has ended"
-        if self.told.problem is not None:
-            return self.told.problem
-        if self._late:
-            return f"{shown(self.path)}: the disk did not answer in {self._flush_s:g} s"
-        if self._lost:
+        if self.state.problem is not None:
+            return self.state.problem
+        if self._late_s is not None:
+            return f"{shown(self.path)}: the disk did not answer in {self._late_s:g} s"
+        if self._unreported:
             return f"{shown(self.path)}: the disk does not keep up with what is to be written"
         return None
 
     def status(self) -> dict[str, Any]:
         return {
             "path": shown(self.path),
-            "id": self.told.journal,
-            "events": self.told.events,
-            "bytes": self.told.used_bytes,
+            "id": self.state.journal,
+            "events": self.state.events,
+            "bytes": self.state.used_bytes,
             "waiting_bytes": self._writer.waiting_bytes,
-            "last_seq": self.told.last_seq,
+            "last_seq": self.state.last_seq,
             "dropped": self.dropped,
             "problem": self.problem,
-            "set_aside": [msgspec.to_builtins(one) for one in self.told.asides],
+            "set_aside": [msgspec.to_builtins(one) for one in self.state.asides],
+            **({} if self.state.set_back is None else {"set_back": self.state.set_back}),
         }
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that was ever kept is there: nothing was set aside, there is no problem."""
-        return self.problem is None and not self.told.asides
-
-    def take_restored(self) -> Restored:
-        """Return what was found at the start, once: it may be large, and is not kept here."""
-        restored, self._restored = self._restored, Restored()
-        return restored
+        return self.problem is None and not self.state.asides and self.state.set_back is None
 
     async def wait_beyond(self, seq: int) -> None:
         """Return when an entry after `seq` is committed."""
-        while self.told.last_seq <= seq:
+        while self.state.last_seq <= seq:
             await self._commits.park()
 
     def suspect(self) -> None:
@@ -196,27 +161,28 @@ class Journal(Recorder):
 
     def take_opened(self, restored: Restored) -> None:
         if not self._opened.is_set():  # later it is too late: others have begun without it
-            self._restored = restored
+            self.restored = restored
         self._opened.set()
 
-    def take_told(self, told: Told, *, renewed: bool) -> None:
-        self.told = told
-        if told.problem is not None:
+    def take_state(self, state: JournalState, renewed: bool) -> None:  # noqa: FBT001
+        """Take the state; `renewed` says that the file is another journal's than before."""
+        self.state = state
+        if state.problem is not None:
             self._opened.set()
-            self._end_flushes(self.unavailable(), lambda _ticket, _asked_at: True)
+            self._end_flushes()
         else:
-            self._late = False
-            self._end_flushes(None, lambda ticket, _asked_at: ticket <= told.ticket)
+            self._late_s = None
+            self._end_flushes(state.ticket)
             self._report_drops()
         if renewed:
-            self.on_loss()
+            self._keep_again()
         self._commits.unpark_all()
 
     def take_closed(self) -> None:
         self._over = True
         self._opened.set()
         self._closed.set()
-        self._end_flushes(self.unavailable(), lambda _ticket, _asked_at: True)
+        self._end_flushes()
 
     # Life.
 
@@ -226,7 +192,7 @@ class Journal(Recorder):
             await self._opened.wait()
         if scope.cancelled_caught:
             self._opened.set()
-            self._late = True
+            self._late_s = OPEN_S
             log.warning("the journal did not open in time", path=shown(self.path))
 
     async def end(self) -> None:
@@ -237,28 +203,16 @@ class Journal(Recorder):
         if scope.cancelled_caught:
             log.warning("the journal was not written to its end", path=shown(self.path))
 
-    async def expire_flushes(self) -> None:
-        """Answer flushes that have waited too long for the disk, until cancelled."""
-        while True:
-            await self._flush_asked.wait()
-            while self._flushes:
-                asked_at, _ = next(iter(self._flushes.values()))
-                await trio.sleep_until(asked_at + self._flush_s)
-                before = trio.current_time() - self._flush_s
-                if any(asked_at <= before for asked_at, _ in self._flushes.values()):
-                    self._late = True
-                    self._end_flushes(self.unavailable(), lambda _, at: at <= before)  # noqa: B023
-            self._flush_asked = trio.Event()
-
-    def _end_flushes(self, failure: Failure | None, ended: Callable[[int, float], bool]) -> None:
-        over = [one for one, (asked_at, _) in self._flushes.items() if ended(one, asked_at)]
-        for done in [self._flushes.pop(ticket)[1] for ticket in over]:
+    def _end_flushes(self, ticket: int | None = None) -> None:
+        """Answer the flushes up to a ticket, which is durable; without one, all: they failed."""
+        failure = self.unavailable() if ticket is None else None
+        over = [one for one in self._flushes if ticket is None or one <= ticket]
+        for done in [self._flushes.pop(one) for one in over]:
             done(failure)
 
     def _drop(self) -> None:
         self.dropped += 1
         self._unreported += 1
-        self._lost = True
 
     def _report_drops(self) -> None:
         if not self._unreported:
@@ -266,7 +220,7 @@ class Journal(Recorder):
         count = self._unreported
         event = JournalEvent(
             id=self.new_span(),
-            ts=self._wall_clock(),
+            ts=self.wall_clock(),
             event="journal:dropped",
             component="supervisor",
             data={"count": count},
@@ -277,8 +231,11 @@ class Journal(Recorder):
             log.warning("entries of the journal were dropped", count=count)
             if self._listener is not None:
                 self._listener(event, written.body)
-            self.on_loss()
-            self._lost = False
+            self._keep_again()
+
+    def _keep_again(self) -> None:
+        for keep_all in self.on_loss:
+            keep_all()
 
 
 @asynccontextmanager
@@ -287,21 +244,18 @@ async def remembering(
     options: JournalOptions,
     wall_clock: Callable[[], float] = time.time,
     threads: Threads | None = None,
-    flush_s: float = FLUSH_S,
+    retry_s: float = RETRY_S,
 ) -> AsyncIterator[Journal]:
     """Keep the journal in `data_dir` around the block; a disk that fails does not make it fail.
 
-    `threads` is told what its thread does.
+    `threads` is told what its thread does; what failed is tried again after `retry_s`.
     """
-    journal = Journal(data_dir, options, wall_clock, threads or Threads(), flush_s)
+    journal = Journal(data_dir, options, wall_clock, threads or Threads(), retry_s)
     await journal.begin()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(journal.expire_flushes)
-        try:
-            yield journal
-        finally:
-            await journal.end()
-            nursery.cancel_scope.cancel()
+    try:
+        yield journal
+    finally:
+        await journal.end()
 
 
 def _entry(

@@ -27,7 +27,7 @@ import structlog
 import trio
 
 from protocol.version import VERSION
-from supervisor.kernel.assets.checks import ASSET_CHECK_S, DIGEST_S, AssetChecks
+from supervisor.kernel.assets.files import ASSET_CHECK_S, DIGEST_S, AssetChecks
 from supervisor.kernel.assets.registry import Assets
 from supervisor.kernel.assets.store import AssetOptions, AssetStore
 from supervisor.kernel.catalogue import Catalogue
@@ -45,7 +45,7 @@ from supervisor.kernel.operations.long_answers import LongAnswers
 from supervisor.kernel.operations.modules import FollowedLogs
 from supervisor.kernel.parties import Begin, Client, Handle, Lineage, Party, RefusedError
 from supervisor.kernel.prompts import Prompts
-from supervisor.kernel.recorder import Recorder, Restored
+from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.requests import Requests
 from supervisor.kernel.resource_updates import ResourceUpdates
@@ -171,7 +171,6 @@ class Kernel:
         file_limit: FileLimit | None = None,
         memory_ceiling_bytes: int | None = None,
         recorder: Recorder | None = None,
-        restored: Restored | None = None,
         with_sessions: bool = True,
         memory: JournalOptions | None = None,
         asset_options: AssetOptions | None = None,
@@ -193,9 +192,9 @@ class Kernel:
         every child it did not spawn is an orphan of a module; then `file_limit` may be a raised
         one. `memory_ceiling_bytes` bounds all modules together: above it the biggest is ended
         first. With `memory` there is a journal in `data_dir`; without, `recorder` takes its place,
-        and `restored` what one before it kept, or nothing outlives the daemon. Without sessions a
-        `session_id` is passed on to the module and means nothing here. `operator` says what modules
-        may call the daemon for; without it, nothing. `stalls` is told by the clock of the event
+        or nothing outlives the daemon. Without sessions a `session_id` is passed on to the module
+        and means nothing here. `operator` says what modules may call the daemon for; without it,
+        nothing. `stalls` is told by the clock of the event
         loop when it does not come round, `threads` of what threads are at. `mcp` is about MCP
         clients. With `modules_are_users`, a process of a module that connects to a socket may do
         what its user may. `clock` gives Unix time (s), `draw` a number in [0, 1): jitter, ids.
@@ -216,7 +215,6 @@ class Kernel:
         self._file_limit = file_limit
         self._memory_ceiling_bytes = memory_ceiling_bytes
         self._recorder = recorder
-        self._restored = restored
         self._with_sessions = with_sessions
         self._memory = memory
         self._asset_options = asset_options or AssetOptions()
@@ -258,7 +256,7 @@ class Kernel:
                     file_limit=self._file_limit,
                     threads=self._threads,
                 ) as registry,
-                _memory(self._data_dir, self._memory, self._threads, self._clock, self._times) as (
+                _memory(self._data_dir, self._memory, self._threads, self._clock) as (
                     journal,
                     feed,
                 ),
@@ -326,7 +324,7 @@ class Kernel:
                     lineage=Lineage(),
                     with_sessions=self._with_sessions,
                 )
-                await _take_over(effects, journal, self._restored)
+                await effects.assets.open(complete=recorder.is_complete)
                 self.catalogue = Catalogue(self.fleet, effects.descriptions, host.deadlines)
                 self.approvals = Approvals(recorder)
                 self.grants = Grants(
@@ -467,22 +465,12 @@ class Kernel:
                 log.error("left behind", **known)
 
 
-async def _take_over(effects: Effects, journal: Journal | None, restored: Restored | None) -> None:
-    """Restore what was kept, and keep it anew should the journal lose it."""
-    if journal is None:
-        await effects.restore(restored, complete=True)
-        return
-    await effects.restore(journal.take_restored(), complete=journal.is_complete)
-    journal.on_loss = effects.keep_all
-
-
 @asynccontextmanager
 async def _memory(
     data_dir: Path,
     options: JournalOptions | None,
     threads: Threads,
     clock: Callable[[], float],
-    times: Times,
 ) -> AsyncIterator[tuple[Journal | None, EventFeed | None]]:
     if options is None:
         yield None, None
@@ -491,7 +479,7 @@ async def _memory(
     from supervisor.kernel.event_feed import EventFeed  # noqa: PLC0415
     from supervisor.kernel.journal import remembering  # noqa: PLC0415
 
-    async with remembering(data_dir, options, clock, threads, times.flush_s) as journal:
+    async with remembering(data_dir, options, clock, threads) as journal:
         feed = EventFeed(journal, threads)
         try:
             yield journal, feed

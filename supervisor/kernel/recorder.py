@@ -19,9 +19,10 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from protocol.errors import Failure
+from protocol.errors import Failure, Reason
 from protocol.host_call import UNENCODABLE
 from protocol.journal_event import JournalEvent
+from protocol.problem import printable
 from supervisor.kernel.store.settings import DocumentKey, Span
 
 DEPTH = 32
@@ -66,25 +67,79 @@ Overhear = Callable[[JournalEvent, bytes], None]
 """Called with each entry as it is recorded, and its JSON (`schemas/event.v1.json`); must neither
 block nor raise."""
 
-Content = bytes | msgspec.Struct
-"""The body of a document; a struct is encoded as JSON when it is written."""
-
-Unended = Content | Span
-"""A document that its end replaces; most are gone before they are encoded."""
+Unended = bytes | msgspec.Struct
+"""A document that its end replaces; a struct is frozen, and encoded when it is written, which most
+never are."""
 
 Kept = Callable[[Failure | None], None]
 """Called once, in the event loop: with None, or with why it could not be stored."""
 
 
+class CutShort(msgspec.Struct, frozen=True):
+    """An invocation that was in flight when the daemon before this one ended."""
+
+    session_id: str
+    request_id: str
+    module: str
+    op: str
+    duration_ms: int
+    ts: float
+    """When it was accepted (Unix time, s)."""
+
+
+class Restored(msgspec.Struct):
+    """What a daemon finds at its start of what the daemon before it kept; taken by its owners."""
+
+    kinds: dict[str, list[tuple[str, bytes]]] = {}
+    """The documents of each kind, as name and content, by name."""
+    patches: list[tuple[str, int, bytes]] = []
+    """Each `session:patch` that is newer than its session's document, in the order of merging.
+
+    The session's id, the revision and the entry of the journal (`schemas/event.v1.json`)."""
+    cut_short: list[CutShort] = []
+    """Invocations of sessions that the daemon before left unanswered; the journal has their end."""
+
+    def take(self, kind: str, type_: type[T], named_by: str = "") -> Iterator[tuple[str, T, int]]:
+        """Yield name, content and size of each document of a kind, once: they may be large.
+
+        `named_by` is the field that has to be the name. A document that cannot be read stays where
+        it is, and is logged.
+        """
+        for name, body in self.kinds.pop(kind, ()):
+            try:
+                content = msgspec.json.decode(body, type=type_)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                words = str(error)
+            else:
+                own_name = getattr(content, named_by) if named_by else name
+                if own_name == name:
+                    yield name, content, len(body)
+                    continue
+                words = f"it is of {own_name!r:.130}"
+            log.warning("a document was not restored", kind=kind, name=printable(name), words=words)
+
+
 class Recorder:
     """Where the kernel's parts record what happens; this one keeps nothing."""
 
-    _life = uuid.uuid4().hex
-    _numbers = itertools.count(1)
-    _wall_clock: Callable[[], float] = time.time
+    wall_clock: Callable[[], float] = time.time
     _listener: Overhear | None = None
     _keeps = False
     """Whether an entry is worth making without a listener."""
+
+    def __init__(self) -> None:
+        self.life = uuid.uuid4().hex[:8]
+        """The beginning of the ids that this run of the daemon gives."""
+        self.new_span: Callable[[], str] = map(
+            f"{self.life}-{{:x}}".format, itertools.count(1)
+        ).__next__
+        """Returns an id for something that begins and ends; nothing else has it, ever."""
+        self.span_of: Callable[[str], str] = f"{self.life}-i".__add__
+        """Returns such an id for a request: always the same; no digit of others is an "i"."""
+        self.restored = Restored()
+        """What the daemon before this one kept."""
+        self.on_loss: list[Callable[[], None]] = []
+        """Called when documents were lost: all are then kept again."""
 
     def record(
         self,
@@ -111,7 +166,7 @@ class Recorder:
             return
         entry = JournalEvent(
             id=self.new_span(),
-            ts=self._wall_clock(),
+            ts=self.wall_clock(),
             event=event,
             component="supervisor",
             module=module,
@@ -131,11 +186,8 @@ class Recorder:
         if self._listener is not None:
             self._listener(*encoded(entry))
 
-    def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
-        """Store a document in place of the one of that kind and name; None deletes it.
-
-        A struct must be frozen, and encodable as JSON; most are gone before they are encoded.
-        """
+    def keep(self, kind: str, name: str, document: bytes | None, revision: int = 0) -> None:
+        """Store a document (JSON) in place of the one of that kind and name; None deletes it."""
 
     def span_began(self, key: DocumentKey, document: Unended) -> None:
         """Store a document of what began, until `record` or `span_ended` takes its place."""
@@ -152,73 +204,20 @@ class Recorder:
         """Call `done` when all that was written before is durable, or cannot be made so."""
         done(None)
 
+    def flush_is_late(self, after_s: float) -> Failure:
+        """Note that a flush was not answered for so long, and return its failure."""
+        words = f"the disk took longer than {after_s:g} s to store what changed"
+        return Failure.because(Reason.STORAGE, words)
+
     def unavailable(self) -> Failure | None:
         """Return why nothing can be kept at the moment, for requests that would need it."""
         return None
 
-    def new_span(self) -> str:
-        """Return an id for something that begins and ends; nothing else has it, ever."""
-        return f"{self._life}-{next(self._numbers):x}"
-
-    def span_of(self, request_id: str, /) -> str:
-        """Return such an id for a request of this daemon: always the same."""
-        return f"{self._life}-i{request_id}"
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that was ever kept is there."""
+        return True
 
     def overhear(self, listener: Overhear | None) -> None:
         """Call `listener` with each entry from now on, kept or not; None: nobody."""
         self._listener = listener
-
-
-class RestoredDocument(msgspec.Struct, frozen=True):
-    """A document as it was kept last; `body` is what was given to `keep`, encoded."""
-
-    name: str
-    revision: int
-    body: bytes
-
-
-class RestoredPatch(msgspec.Struct, frozen=True):
-    """A `session:patch` that is newer than its session's document.
-
-    `event` is its entry in the journal (`schemas/event.v1.json`).
-    """
-
-    session_id: str
-    revision: int
-    event: bytes
-
-
-class CutShort(msgspec.Struct, frozen=True):
-    """An invocation that was in flight when the daemon before this one ended."""
-
-    session_id: str
-    request_id: str
-    module: str
-    op: str
-    duration_ms: int
-    ts: float
-    """When it was accepted (Unix time, s)."""
-
-
-class Restored(msgspec.Struct):
-    """What a daemon finds at its start of what the daemon before it kept."""
-
-    kinds: dict[str, list[RestoredDocument]] = {}
-    patches: list[RestoredPatch] = []
-    """The patches that no document has yet, in the order in which they were made."""
-    cut_short: list[CutShort] = []
-    """Invocations of sessions that the daemon before left unanswered; the journal has their end."""
-
-    def documents(self, kind: str) -> list[RestoredDocument]:
-        """Return the documents of a kind, by name."""
-        return self.kinds.get(kind, [])
-
-    def decoded(self, kind: str, type_: type[T], problem: str) -> Iterator[tuple[str, T]]:
-        """Yield the names and contents of a kind; bad ones are left where they are, and logged."""
-        for document in self.documents(kind):
-            try:
-                content = msgspec.json.decode(document.body, type=type_)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                log.warning(problem, name=document.name, words=str(error))
-            else:
-                yield document.name, content

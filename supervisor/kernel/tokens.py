@@ -27,8 +27,9 @@ import trio
 
 from protocol.errors import Reason
 from protocol.problem import did_you_mean, named, printable
+from supervisor.kernel.documents import KeptDocuments
 from supervisor.kernel.parties import RefusedError
-from supervisor.kernel.recorder import Recorder, Restored
+from supervisor.kernel.recorder import Recorder
 from supervisor.policy.principals import (
     GLOBS,
     WILDCARDS,
@@ -106,8 +107,10 @@ class Tokens:
         self._recorder = recorder
         self._wall_clock = wall_clock
         self._deadlines = deadlines
-        self._all: dict[str, Token] = {}
-        """By id."""
+        self._all = KeptDocuments(recorder, KIND, Token, named_by="id", order="created")
+        for token in list(self._all.values()):
+            if (bounded := _within_bounds(token)) is not token:
+                self._all.put(token.id, bounded)
         self._logins: dict[str, set[Authentication]] = {}
         self._over: deque[Authentication] = deque()
         """The logins whose token is over, and which were not ended yet."""
@@ -233,8 +236,7 @@ class Tokens:
             expires=None if expires_s is None else now + expires_s,
             **known,
         )
-        self._all[token_id] = token
-        self._keep(token)
+        self._all.put(token_id, token)
         return token, f"{_MARK}_{token_id}_{secret}"
 
     def revoke(self, name: str) -> Token:
@@ -258,17 +260,6 @@ class Tokens:
         self._drop_expired()
         return [one.document() for one in self._all.values()]
 
-    # Start of the daemon, and loss of kept documents.
-
-    def restore(self, restored: Restored) -> None:
-        kept = restored.decoded(KIND, Token, "a token was not restored")
-        found = [_within_bounds(one) for _, one in kept]
-        self._all = {one.id: one for one in sorted(found, key=lambda one: one.created)}
-
-    def keep_all(self) -> None:
-        for one in self._all.values():
-            self._keep(one)
-
     def _is_over(self, token: Token) -> bool:
         return token.expires is not None and token.expires <= self._wall_clock()
 
@@ -277,9 +268,8 @@ class Tokens:
             self._drop(token)
 
     def _drop(self, token: Token) -> None:
-        del self._all[token.id]
+        self._all.remove(token.id)
         self._buckets.pop(token.id, None)
-        self._recorder.keep(KIND, token.id, None)
         self._end(self._logins.get(token.id, ()))
 
     def _end(self, logins: Iterable[Authentication]) -> None:
@@ -300,9 +290,6 @@ class Tokens:
                 self._deadlines.after(0, self._end_some)
             else:
                 self._all_over.unpark_all()
-
-    def _keep(self, token: Token) -> None:
-        self._recorder.keep(KIND, token.id, msgspec.json.encode(token))
 
 
 def _within_bounds(token: Token) -> Token:

@@ -56,7 +56,7 @@ def _childless() -> None:
 async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
     # What depends on the clock is not counted: how many commits a thread tells the loop of, and
     # whether a client's requests take so long that its neighbours come in between.
-    monkeypatch.setattr("supervisor.kernel.store.writer.Relay.told", lambda *_, **__: None)
+    monkeypatch.setattr("supervisor.kernel.store.writer.Writer._report", lambda *_, **__: None)
     monkeypatch.setattr("supervisor.runtime.turns.TURN_S", math.inf)
     monkeypatch.setattr("supervisor.runtime.turns.ALL_S", math.inf)
     with taking_turns() as turns:

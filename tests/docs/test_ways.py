@@ -94,7 +94,7 @@ async def test_a_call_and_a_sigkill_go_the_ways_that_the_page_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Whether a commit of the journal's thread is told within the call is up to the clock.
-    monkeypatch.setattr("supervisor.kernel.store.writer.Relay.told", lambda *_, **__: None)
+    monkeypatch.setattr("supervisor.kernel.store.writer.Writer._report", lambda *_, **__: None)
     command = [sys.executable, str(DICE)]
     made = factories.descriptor(tmp_path, command, name="dice", supervision=CALM)
     running = daemon_with(tmp_path, made, memory=JournalOptions())

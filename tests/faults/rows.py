@@ -189,7 +189,6 @@ ROWS = (
         43,
         "a journal that was set back, damaged or cut",
         "it is said, and its identity is new, so that followers miss nothing",
-        awaits="an identity of the journal",
     ),
     Row(
         44,

@@ -12,15 +12,11 @@ from supervisor.kernel.journal import Journal, remembering
 from supervisor.kernel.kernel import JournalOptions
 from supervisor.kernel.store import writer
 from supervisor.kernel.store.database import Database, open_database
-from tests.bounds import WAIT_S
 
 
 def journal(folder: Path, **options: Any) -> Any:
-    """Keep a journal around the block; a flush has as long as a test may wait for anything.
-
-    A disk that other tests use, too, takes longer than the daemon's clients have to wait.
-    """
-    return remembering(folder, JournalOptions(**options), flush_s=WAIT_S)
+    """Keep a journal around the block; what failed is tried again soon."""
+    return remembering(folder, JournalOptions(**options), retry_s=0.01)
 
 
 async def flushed(kept: Journal) -> Failure | None:

@@ -5,23 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 import trio
 
 from protocol.errors import Failure, Reason
-from supervisor.kernel.recorder import (
-    Content,
-    CutShort,
-    Kept,
-    Overhear,
-    Recorder,
-    Restored,
-    RestoredDocument,
-    RestoredPatch,
-    Unended,
-)
+from supervisor.kernel.recorder import CutShort, Kept, Overhear, Recorder, Restored, Unended
 from supervisor.kernel.store.settings import DocumentKey, Span
 from tests.journals import lint
 
@@ -34,6 +24,9 @@ class Remembering(Recorder):
     """Keeps what is recorded; a `flush` waits while it is `slow`."""
 
     def __init__(self) -> None:
+        super().__init__()
+        self.new_span = map("life-{}".format, itertools.count(1)).__next__
+        self.span_of = "life-i".__add__
         self.entries: list[dict[str, Any]] = []
         self.kept: dict[tuple[str, str], tuple[int, bytes]] = {}
         self.documents_kept = 0
@@ -45,7 +38,6 @@ class Remembering(Recorder):
         self.waiting: list[Kept] = []
         self.unanswered: list[CutShort] = []
         self._numbers = itertools.count(1)
-        self._spans = itertools.count(1)
         self._heard = trio.lowlevel.ParkingLot()
 
     def record(self, event: str, **fields: Any) -> None:
@@ -61,10 +53,8 @@ class Remembering(Recorder):
     def overhear(self, listener: Overhear | None) -> None:
         assert listener is None, "no hook observes in these tests"
 
-    def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
+    def keep(self, kind: str, name: str, document: bytes | None, revision: int = 0) -> None:
         self.documents_kept += 1
-        if isinstance(document, msgspec.Struct):
-            document = msgspec.json.encode(document)
         if document is None:
             self.kept.pop((kind, name), None)
         else:
@@ -72,7 +62,10 @@ class Remembering(Recorder):
         self._heard.unpark_all()
 
     def span_began(self, key: DocumentKey, document: Unended) -> None:
-        self.keep(*key, document.in_flight() if isinstance(document, Span) else document)
+        if isinstance(document, Span):
+            document = document.in_flight()
+        body = document if isinstance(document, bytes) else msgspec.json.encode(document)
+        self.keep(*key, body)
 
     def span_ended(self, span: Span) -> bool:
         return False
@@ -92,36 +85,28 @@ class Remembering(Recorder):
     def unavailable(self) -> Failure | None:
         return self.broken
 
-    def new_span(self) -> str:
-        return f"life-{next(self._spans)}"
-
-    def span_of(self, request_id: str) -> str:
-        return f"life-i{request_id}"
-
     # What the next daemon finds.
 
-    def restored(self) -> Restored:
+    def again(self) -> Self:
+        """Return it as the next daemon finds it."""
         kinds = {kind for kind, _ in self.kept}
-        return Restored(
-            {kind: self.documents(kind) for kind in kinds}, self.patches, self.unanswered
+        self.restored = Restored(
+            {kind: self.documents(kind) for kind in kinds}, self.patches, [*self.unanswered]
         )
+        return self
 
-    def documents(self, kind: str) -> list[RestoredDocument]:
-        return [
-            RestoredDocument(name, revision, body)
-            for (of, name), (revision, body) in self.kept.items()
-            if of == kind
-        ]
+    def documents(self, kind: str) -> list[tuple[str, bytes]]:
+        return [(name, body) for (of, name), (_, body) in self.kept.items() if of == kind]
 
     @property
-    def patches(self) -> list[RestoredPatch]:
+    def patches(self) -> list[tuple[str, int, bytes]]:
         found = []
         for entry in self.of("session:patch"):
             session_id, revision = entry["session_id"], entry["data"]["revision"]
             document = self.kept.get(("session", session_id))
             if document is not None and revision > document[0]:
                 event = msgspec.json.encode({"ts": float(entry["seq"]), **entry})
-                found.append(RestoredPatch(session_id, revision, event))
+                found.append((session_id, revision, event))
         return found
 
     # What tests look at.
@@ -130,7 +115,7 @@ class Remembering(Recorder):
         return [entry for entry in self.entries if entry["event"] == event]
 
     def assets(self) -> list[dict[str, Any]]:
-        return [msgspec.json.decode(one.body) for one in self.documents("asset")]
+        return [msgspec.json.decode(body) for _, body in self.documents("asset")]
 
     async def until(self, condition: Callable[[], T]) -> T:
         while not (found := condition()):

@@ -12,7 +12,7 @@ import trio
 
 from protocol.errors import Failure
 from protocol.host_events import RegisteredAsset
-from supervisor.kernel.assets import checks as asset_checks
+from supervisor.kernel.assets import files as asset_files
 from supervisor.kernel.kernel import AssetOptions, Kernel, RefusedError
 from supervisor.kernel.operations import assets as asset_reading
 from supervisor.policy.principals import Principal
@@ -210,12 +210,12 @@ async def test_a_copy_that_is_gone_too_is_named(tmp_path: Path) -> None:
 async def test_without_a_digest_the_time_of_the_last_change_decides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asset_checks._look, "__kwdefaults__", {"limit_bytes": 0})
+    monkeypatch.setattr(asset_files._look, "__kwdefaults__", {"limit_bytes": 0})
 
     async def never(*args: Any) -> Any:
-        raise asset_checks.RefusedAssetError("unreadable_path", "not now")
+        raise asset_files.AssetFileError("not now")
 
-    monkeypatch.setattr(asset_checks.AssetChecks, "read", never)
+    monkeypatch.setattr(asset_files.AssetChecks, "read", never)
     async with world(tmp_path) as it:
         assert (await it.run("asset.read", asset=it.named))["verified"] == ["size", "mtime"]
         os.utime(it.real, ns=(1, 1))

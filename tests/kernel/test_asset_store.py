@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import threading
@@ -10,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from supervisor.kernel.assets import checks as asset_checks
-from supervisor.kernel.assets import store as asset_store
-from supervisor.kernel.assets.checks import AssetChecks
-from supervisor.kernel.assets.files import ChangedError, opened
-from supervisor.kernel.assets.store import AssetStore, NotCopiedError
+from supervisor.kernel.assets import files as asset_files
+from supervisor.kernel.assets.files import AssetChecks, ChangedError, NotCopiedError, opened
+from supervisor.kernel.assets.store import AssetStore
 from supervisor.kernel.kernel import AssetOptions
 from supervisor.runtime.threads import Threads
 from tests.bounds import WAIT_S
@@ -46,85 +43,7 @@ def test_a_copy_is_named_by_its_content(tmp_path: Path, fsync: bool) -> None:
     assert store.total_bytes == 5
 
 
-def test_a_copy_never_counts_twice_while_it_gets_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, seen = store_in(tmp_path, limit=10), list[int]()
-    name = store.adopt
-
-    def named(*args: Any) -> bool:
-        is_new = name(*args)
-        seen.append(store.total_bytes)
-        return is_new
-
-    monkeypatch.setattr(store, "adopt", named)
-    add(store, tmp_path, b"123456")
-    assert (seen, store.total_bytes) == ([6], 6)
-    add(store, tmp_path, b"abcd")
-    assert (seen, store.total_bytes) == ([6, 10], 10)
-
-
-def test_blocks_that_cannot_be_shared_are_copied_and_the_other_way_round(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def share(source: int, target: int) -> bool:
-        os.write(target, os.pread(source, 100, 0))
-        return True
-
-    monkeypatch.setattr(asset_store, "_share_blocks", share)
-    sha256 = add(store := store_in(tmp_path), tmp_path, b"shared")
-    assert store.path(sha256).read_bytes() == b"shared"
-    monkeypatch.setattr(asset_store, "_share_blocks", lambda source, target: False)
-    sha256 = add(store, tmp_path, b"copied")
-    assert store.path(sha256).read_bytes() == b"copied"
-
-
-def test_the_same_content_is_kept_once_until_nobody_needs_it(tmp_path: Path) -> None:
-    store = store_in(tmp_path)
-    sha256 = add(store, tmp_path, b"hello", "a")
-    assert add(store, tmp_path, b"hello", "b") == sha256
-    assert (len(files(tmp_path)), store.total_bytes) == (1, 5)
-    store.release(sha256)
-    assert len(files(tmp_path)) == 1
-    store.release(sha256)
-    assert (files(tmp_path), store.total_bytes) == ([], 0)
-
-
-def test_what_is_too_much_is_refused_with_the_limit_and_the_figure(tmp_path: Path) -> None:
-    store = store_in(tmp_path, limit=8)
-    add(store, tmp_path, b"hello")
-    (tmp_path / "big").write_bytes(b"bigger")
-    words = "it has 6 bytes, and 5 of the 8 that asset_store_bytes allows are in use"
-    with opened("big", str(tmp_path)) as file, pytest.raises(NotCopiedError, match=words):
-        store.add(file, lambda: True)
-    add(store, tmp_path, b"abc")  # there is room for as much as there was
-    assert store.total_bytes == 8
-
-
-def test_at_the_start_half_copies_and_what_nobody_needs_are_removed(tmp_path: Path) -> None:
-    before = store_in(tmp_path)
-    kept = add(before, tmp_path, b"kept")
-    add(before, tmp_path, b"not needed")
-    half = tmp_path / "assets" / "sha256" / ".half-abc"
-    half.mkdir()
-    (half / "content").write_bytes(b"ha")
-    (tmp_path / "assets" / "sha256" / "ab").mkdir(exist_ok=True)
-    (tmp_path / "assets" / "sha256" / "ab" / "odd").write_bytes(b"?")
-    store = store_in(tmp_path)
-    store.open([kept, kept, "0" * 64])
-    assert files(tmp_path) == [f"sha256/{kept[:2]}/{kept[2:]}"]
-    assert not half.exists()
-    assert store.total_bytes == 4
-    store.release(kept)
-    assert len(files(tmp_path)) == 1
-    store.release(kept)
-    assert files(tmp_path) == []
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_a_full_disk_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
-) -> None:
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = store_in(tmp_path)
 
     def full(*args: Any) -> int:
@@ -132,11 +51,7 @@ def test_a_full_disk_leaves_nothing_behind(
 
     (tmp_path / "file").write_bytes(b"x")
     with monkeypatch.context() as patch, opened("file", str(tmp_path)) as file:
-        if shared:
-            patch.setattr(fcntl, "ioctl", full)
-        else:
-            patch.setattr(asset_store, "_share_blocks", lambda source, target: False)
-            patch.setattr(os, "write", full)
+        patch.setattr(os, "write", full)
         with pytest.raises(NotCopiedError, match="No space left on device"):
             store.add(file, lambda: True)
     assert store.total_bytes == 0
@@ -171,7 +86,7 @@ async def test_a_folder_of_copies_that_does_not_answer_holds_up_no_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, answers = store_in(tmp_path), threading.Event()
-    monkeypatch.setattr(asset_checks, "OPEN_STORE_S", 0.01)
+    monkeypatch.setattr(asset_files, "OPEN_STORE_S", 0.01)
     monkeypatch.setattr(store, "open", lambda *_, **__: answers.wait(WAIT_S))
     try:
         words = await AssetChecks(store, Threads()).open_store([], collect=True)

@@ -19,11 +19,10 @@ from protocol.errors import Failure, Reason
 from protocol.events import Asset, Log
 from protocol.host_events import RegisteredAsset
 from protocol.response import Response
-from supervisor.kernel.assets import checks as asset_checks
+from supervisor.kernel.assets import files as asset_files
 from supervisor.kernel.assets import intake as asset_intake
 from supervisor.kernel.assets import registry as assets
-from supervisor.kernel.assets.checks import CheckedFile
-from supervisor.kernel.assets.registry import is_supported
+from supervisor.kernel.assets.files import CheckedFile
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.kernel import AssetOptions, Kernel, Party, Times
 from supervisor.policy.verdict import Stopped
@@ -86,7 +85,7 @@ class Gate:
     def __init__(self) -> None:
         self.entered = threading.Semaphore(0)
         self.open = threading.Event()
-        self._look = asset_checks._look
+        self._look = asset_files._look
 
     def look(self, path: str, *args: Any, **kwargs: Any) -> CheckedFile:
         if Path(path).name.startswith("slow"):
@@ -98,7 +97,7 @@ class Gate:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     gate = Gate()
-    monkeypatch.setattr(asset_checks, "_look", gate.look)
+    monkeypatch.setattr(asset_files, "_look", gate.look)
     yield gate
     gate.open.set()
 
@@ -231,7 +230,7 @@ async def test_a_hung_file_system_of_one_module_holds_up_no_other(
     tmp_path: Path, gate: Gate
 ) -> None:
     (tmp_path / "quick").write_text("x")
-    slow = [asset(f"slow{n}", f"a{n}") for n in range(asset_checks.CHECKS_AT_ONCE + 2)]
+    slow = [asset(f"slow{n}", f"a{n}") for n in range(asset_files.CHECKS_AT_ONCE + 2)]
     other = actor(tmp_path, name="n")
     async with daemon_with(tmp_path, actor(tmp_path), other) as daemon:
         asker, invocation = begin(daemon, *slow, DONE)
@@ -287,46 +286,13 @@ async def test_an_unknown_media_type_degrades_to_a_placeholder(tmp_path: Path) -
         assert event.registered.placeholder == words
 
 
-@pytest.mark.parametrize(
-    ("media_type", "known"),
-    [
-        ("text/x-anything; charset=utf-8", True),
-        ("IMAGE/PNG", True),
-        ("image/svg+xml", True),
-        ("audio/ogg", True),
-        ("video/mp4", True),
-        ("application/pdf", True),
-        ("application/json;v=1", True),
-        ("image/x-odd", False),
-        ("application/octet-stream", False),
-    ],
-)
-def test_the_families_that_are_known(media_type: str, known: bool) -> None:
-    assert is_supported(media_type) is known
-
-
-async def test_metadata_that_is_too_large_is_left_out_in_words(tmp_path: Path) -> None:
-    (tmp_path / "f").write_text("x")
-    recorder = Remembering()
-    async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder) as daemon:
-        much = {"x": "y" * assets.METADATA_BYTES}
-        asker = say(daemon, asset("f", metadata=much), DONE)
-        (notice,) = (await asker.response()).notices
-        assert notice.reason == "metadata_too_large"
-        assert "its metadata has 65544 bytes, 65536 are allowed" in notice.message
-        (event,) = asker.events
-        assert isinstance(event, Asset)
-        assert not isinstance(event.metadata, dict)
-    assert recorder.assets()[0].get("metadata") is None
-
-
 async def test_a_file_that_changes_while_it_is_read_has_no_digest_and_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def changed(path: str, *args: Any, **kwargs: Any) -> CheckedFile:
         return CheckedFile(f"{tmp_path}/f", f"{tmp_path}/f", 1, 1, changed=True)
 
-    monkeypatch.setattr(asset_checks, "_look", changed)
+    monkeypatch.setattr(asset_files, "_look", changed)
     recorder = Remembering()
     async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder) as daemon:
         response = await say(daemon, asset("f"), DONE).response()
@@ -340,8 +306,8 @@ async def test_a_file_that_changes_while_it_is_read_has_no_digest_and_a_warning(
 async def test_a_large_file_gets_its_digest_after_the_response(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copy: bool
 ) -> None:
-    monkeypatch.setattr(asset_checks, "DIGEST_BYTES", 2)
-    monkeypatch.setattr(asset_checks._look, "__kwdefaults__", {"limit_bytes": 2})
+    monkeypatch.setattr(asset_files, "DIGEST_BYTES", 2)
+    monkeypatch.setattr(asset_files._look, "__kwdefaults__", {"limit_bytes": 2})
     (tmp_path / "f").write_text("abc")
     recorder = Remembering()
     options = AssetOptions(copy=copy)
@@ -370,7 +336,7 @@ async def test_a_large_file_that_changes_before_it_is_read_says_so(
             str(path), str(path), size, 1, "0" * 64 if "limit_bytes" in kwargs else None
         )
 
-    monkeypatch.setattr(asset_checks, "_look", large)
+    monkeypatch.setattr(asset_files, "_look", large)
     recorder = Remembering()
     async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder) as daemon:
         await say(daemon, asset("f"), DONE).response()
@@ -445,7 +411,7 @@ async def test_copies_outlive_the_files_and_the_daemon(tmp_path: Path) -> None:
         assert (await say(daemon, asset("f"), DONE).response()).notices == ()
     (kept,) = recorder.assets()
     (copy,) = [one for one in store.rglob("*") if one.is_file()]
-    async with daemon_with(tmp_path, actor(tmp_path), restored=recorder.restored()) as daemon:
+    async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder.again()) as daemon:
         assert copy.read_text() == "abc"
         result = await run_op(daemon, "asset.show", {"asset": kept["asset"]}, _no_events)
         assert result["sha256"] == kept["sha256"]
@@ -490,22 +456,11 @@ async def test_the_oldest_are_forgotten_and_their_copies_with_them(
         await _until(lambda: len([one for one in store.rglob("*") if one.is_file()]) == 2)
 
 
-async def test_the_records_are_bounded_in_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(assets, "RECORD_BYTES", 3000)
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
-        (tmp_path / "f").write_text("x")
-        for _ in range(3):
-            await say(daemon, asset("f", metadata={"x": "y" * 1500}), DONE).response()
-        assert daemon.effects.assets.status()["known"] == 1
-
-
 async def test_documents_that_are_damaged_are_left_out(tmp_path: Path) -> None:
     left = Remembering()
     left.keep("asset", "a", b"{}")
     left.keep("asset", "b", b"\xff")
-    async with daemon_with(tmp_path, restored=left.restored()) as daemon:
+    async with daemon_with(tmp_path, recorder=left.again()) as daemon:
         listed = await run_op(daemon, "asset.list", {}, _no_events)
         assert listed == {"assets": [], "left_out": 0, "forgotten": 0}
 
@@ -517,9 +472,9 @@ async def test_permissions_are_looked_at_in_the_thread_too(
 
     def look(*args: Any, **kwargs: Any) -> CheckedFile:
         threads.append(threading.current_thread())
-        raise asset_checks.RefusedAssetError("unreadable_path", "may not be read by the daemon")
+        raise asset_files.AssetFileError("may not be read by the daemon")
 
-    monkeypatch.setattr(asset_checks, "_look", look)
+    monkeypatch.setattr(asset_files, "_look", look)
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
         response = await say(daemon, asset(os.devnull), DONE).response()
         assert reasons(response) == ["unreadable_path"]

@@ -290,6 +290,23 @@ async def test_the_next_daemon_knows_all_assets_and_keeps_the_copies_of_them_alo
     assert not half.exists()
 
 
+async def test_copies_stay_while_the_journal_that_names_them_may_still_be_found(
+    tmp_path: Path,
+) -> None:
+    options: dict[str, Any] = {"memory": JournalOptions(), "asset_options": COPY}
+    (tmp_path / "one").write_text("one")
+    async with daemon_with(tmp_path, actor(tmp_path), **options) as daemon:
+        await handed_over(daemon, asset("one"))
+    (tmp_path / "data" / "journal.db").write_bytes(b"")
+    async with daemon_with(tmp_path, actor(tmp_path), **options) as daemon:
+        assert (await own(daemon, ADA, "asset.list"))["assets"] == []
+        journal = (await own(daemon, ADA, "status"))["daemon"]["journal"]
+        assert journal["set_back"].startswith("it was gone or empty, and had entries up to ")
+        assert copies(tmp_path) == [digest(b"one")]
+    async with daemon_with(tmp_path, actor(tmp_path), **options):
+        assert copies(tmp_path) == []
+
+
 async def test_copies_are_kept_once_for_each_content_up_to_the_bound_of_the_store(
     tmp_path: Path,
 ) -> None:

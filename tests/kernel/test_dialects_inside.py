@@ -326,9 +326,7 @@ async def test_a_module_that_is_down_is_listed_with_the_ops_it_had_and_started_b
         await run_op(daemon, "stop", {"module": "dice"}, emit)
         remembered = {"names": ["echo", "carry", "change", "op0"], "count": 4, "remembered": True}
         assert (await status(daemon))["ops"] == remembered
-    async with daemon_with(
-        tmp_path, made, recorder=recorder, restored=recorder.restored()
-    ) as daemon:
+    async with daemon_with(tmp_path, made, recorder=recorder.again()) as daemon:
         module = daemon.fleet.modules["dice"]
         assert (module.state, (await status(daemon))["ops"]) == (State.DOWN, remembered)
         asked = {"module": "dice", "inputs": True}
@@ -346,22 +344,8 @@ async def test_what_is_remembered_is_of_one_descriptor(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, made, recorder=recorder):
         pass
     other = speaking(tmp_path, "carrier", supervision={"start": "lazy"})
-    async with daemon_with(
-        tmp_path, other, recorder=recorder, restored=recorder.restored()
-    ) as daemon:
+    async with daemon_with(tmp_path, other, recorder=recorder.again()) as daemon:
         assert (await status(daemon))["ops"] is None
-
-
-async def test_a_document_of_another_name_is_not_taken_for_a_module_s_own(tmp_path: Path) -> None:
-    recorder = Remembering()
-    made = speaking(tmp_path, "carrier")
-    async with daemon_with(tmp_path, made, recorder=recorder):
-        body = recorder.kept["description", "dice"]
-    recorder.kept |= {("description", f"copy{number}"): body for number in range(3)}
-    kept = descriptions.RememberedDescriptions(recorder, lambda: 1.0)
-    kept.restore(recorder.restored())
-    kept._drop("dice")
-    assert (kept._all, kept._bytes) == ({}, 0)
 
 
 async def test_a_description_too_large_to_remember_is_not_and_a_broken_document_is_none(
@@ -375,9 +359,7 @@ async def test_a_description_too_large_to_remember_is_not_and_a_broken_document_
         await run_op(daemon, "stop", {"module": "dice"}, emit)
         assert (await status(daemon))["ops"] is None
     recorder.kept["description", "dice"] = (0, b'{"module":7}')
-    async with daemon_with(
-        tmp_path, made, recorder=recorder, restored=recorder.restored()
-    ) as daemon:
+    async with daemon_with(tmp_path, made, recorder=recorder.again()) as daemon:
         assert (await status(daemon))["ops"] is None
 
 
@@ -397,19 +379,20 @@ def test_of_a_description_too_large_to_remember_only_the_beginning_is_encoded(
     assert sum(encoded) < 200
 
 
-def test_what_is_remembered_in_all_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptions, "KEPT_BYTES", 300)
+def test_what_is_remembered_in_all_is_bounded_and_what_was_said_last_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(descriptions, "KEPT_BYTES", 1000)
     recorder = Remembering()
     kept = descriptions.RememberedDescriptions(recorder, lambda: 1.0)
-    for number in range(10):
-        made = speaking(Path("/"), "carrier")
-        kept.add(
-            msgspec.structs.replace(made, name=f"m{number}"), {"inputs": {"op": {}}, "x": "y" * 50}
-        )
-    assert 0 < len(kept._all) < 10
-    assert kept._bytes <= 300
-    assert "m9" in kept._all
-    assert {name for kind, name in recorder.kept if kind == "description"} == set(kept._all)
+    made = speaking(Path("/"), "carrier")
+    modules = [msgspec.structs.replace(made, name=f"m{number}") for number in range(10)]
+    for module in (*modules[:3], modules[0], *modules[3:5]):
+        kept.add(module, {"inputs": {"op": {}}, "x": "y" * 50})
+    found = [one.name for one in modules if kept.find(one) is not None]
+    assert {name for kind, name in recorder.kept if kind == "description"} == set(found)
+    assert found[-2:] == ["m3", "m4"]
+    assert len(found) < 5
 
 
 # Bytes to assets.
@@ -451,9 +434,7 @@ async def test_bytes_become_a_file_and_an_asset_like_any_other(tmp_path: Path) -
         again = carry(daemon, data)
         assert (await again.document())["ok"]
         assert store_files(tmp_path) == [Path(event.path)]
-    async with daemon_with(
-        tmp_path, made, recorder=recorder, restored=recorder.restored()
-    ) as daemon:
+    async with daemon_with(tmp_path, made, recorder=recorder.again()) as daemon:
         found = await run_op(daemon, "asset.read", {"asset": event.registered.id}, emit)
         assert read(found["path"]) == data
 

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from protocol.errors import Failure, Reason
-from supervisor.kernel.assets.checks import AssetChecks, CheckedFile
+from supervisor.kernel.assets.files import AssetChecks
 from supervisor.kernel.assets.store import AssetStore
 from supervisor.kernel.kernel import AssetOptions, JournalOptions, Kernel
 from supervisor.kernel.recorder import Kept
@@ -107,8 +107,7 @@ async def test_a_copy_of_an_asset_that_cannot_be_removed_does_not_hold_up_the_en
     work = Threads()
     work.begin_end()
     async with trio.open_nursery() as nursery:
-        looked = CheckedFile("a", "/a", 1, 1, sha256="0", copied=True)
-        nursery.start_soon(AssetChecks(store, work, copy=True).release_later, [looked])
+        nursery.start_soon(AssetChecks(store, work, copy=True).release, ["0"])
         await begun.wait()
         nursery.cancel_scope.cancel()
     assert not waited

@@ -109,7 +109,7 @@ async def test_who_follows_is_told_of_a_new_journal_and_goes_on_in_it(tmp_path: 
         await client.until(6)
         assert client.seqs == [1, 2, 3, 4, 5, 6]
         named = client.each("journal")
-        assert named[-1] == kept.told.journal
+        assert named[-1] == kept.state.journal
         assert len(set(named)) == 2
 
 
@@ -184,11 +184,11 @@ async def test_a_file_that_cannot_be_read_as_a_journal_is_refused_and_set_aside(
     async with journal(tmp_path) as kept:
         note(kept)
         assert await flushed(kept) is None
-        before = kept.told.journal
+        before = kept.state.journal
         change(kept.path, "DROP TABLE events")
         with pytest.raises(RefusedError, match="the journal cannot be read"):
             await sent(kept, since=0)
-        while kept.told.journal == before:
+        while kept.state.journal == before:
             await kept._commits.park()
         assert (await sent(kept, since=0)).seqs == []
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.kernel.assets import spool
-from supervisor.kernel.assets.spool import HalfFile
-from supervisor.kernel.assets.store import NotCopiedError
+from supervisor.kernel.assets import store as asset_store
+from supervisor.kernel.assets.files import NotCopiedError
+from supervisor.kernel.assets.store import HalfFile
 from tests.kernel.test_asset_store import store_in
 
 
@@ -22,7 +22,7 @@ def encoded(data: bytes) -> str:
 def test_text_is_decoded_bit_by_bit(
     chars: int, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spool, "DECODED_CHARS", chars)
+    monkeypatch.setattr(asset_store, "DECODED_CHARS", chars)
     data = bytes(range(size))
     half = HalfFile(store_in(tmp_path))
     half.write([b"<", encoded(data), base64.encodebytes(data).decode(), b">"])
@@ -36,7 +36,7 @@ def test_text_is_decoded_bit_by_bit(
 def test_what_is_no_base64_is_no_file(
     text: str, chars: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spool, "DECODED_CHARS", chars)
+    monkeypatch.setattr(asset_store, "DECODED_CHARS", chars)
     store = store_in(tmp_path)
     half = HalfFile(store)
     with pytest.raises(NotCopiedError, match="not base64"):

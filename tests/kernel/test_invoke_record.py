@@ -16,7 +16,7 @@ from supervisor.kernel.invoke_record import (
     record_response,
 )
 from supervisor.kernel.kernel import Party
-from supervisor.kernel.recorder import Content, Recorder
+from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.store.settings import IN_FLIGHT, NAME_CHARS, InFlight, Span
 from tests.kernel.conftest import Asker
 from tests.kernel.pipeline import pipeline
@@ -27,8 +27,9 @@ class Noted(Recorder):
     """A recorder that a test looks into."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.entries: list[dict[str, Any]] = []
-        self.kept: dict[str, Content | None] = {}
+        self.kept: dict[str, None] = {}
 
     def record(self, event: str, **fields: Any) -> None:
         ended = fields.pop("in_place_of")

@@ -15,11 +15,9 @@ import pytest
 import trio
 
 from protocol.errors import Code, Failure, Reason
-from supervisor.kernel import journal as journal_module
 from supervisor.kernel.event_feed import Filter, Reader
 from supervisor.kernel.journal import FILE, Journal, remembering
-from supervisor.kernel.kernel import JournalOptions
-from supervisor.kernel.recorder import Restored
+from supervisor.kernel.kernel import JournalOptions, Times
 from supervisor.kernel.store import database as database_module
 from supervisor.kernel.store import writer as writer_module
 from supervisor.kernel.store.rows import (
@@ -34,6 +32,7 @@ from supervisor.kernel.store.writer import QUEUE_BYTES, Writer
 from supervisor.runtime.threads import Threads
 from tests import journals
 from tests.bounds import WAIT_S
+from tests.kernel.conftest import daemon_with, own
 from tests.kernel.memory import Disk, flushed, journal, until
 from tests.principals import ADA
 
@@ -45,7 +44,7 @@ def note(kept: Journal, number: int = 0, text: str = "a test") -> None:
 
 
 def end(kept: Journal, span_id: str) -> None:
-    now = kept._wall_clock()
+    now = kept.wall_clock()
     span = Span(
         key=(IN_FLIGHT, span_id), began=now, module="m", op="go", request_id="r1", by=ADA.by
     )
@@ -71,7 +70,7 @@ async def test_what_was_recorded_is_there_in_its_order_with_numbers_without_gaps
         for number in range(count):
             note(kept, number)
         assert await flushed(kept) is None
-        assert (kept.told.last_seq, kept.told.events) == (count, count)
+        assert (kept.state.last_seq, kept.state.events) == (count, count)
     assert [seq for seq, _ in journals.read(kept.path)] == list(range(1, count + 1))
     assert numbers(kept.path) == list(range(count))
 
@@ -120,7 +119,7 @@ async def test_an_entry_is_written_soon_without_anybody_who_waits_for_it(tmp_pat
     async with journal(tmp_path) as kept:
         note(kept)
         await kept.wait_beyond(0)
-        assert kept.told.last_seq == 1
+        assert kept.state.last_seq == 1
 
 
 async def test_what_cannot_be_encoded_is_marked_and_kept(tmp_path: Path) -> None:
@@ -146,8 +145,8 @@ def remove(folder: Path) -> None:
 # Documents.
 
 
-def documents(restored: Restored, kind: str) -> dict[str, tuple[int, bytes]]:
-    return {one.name: (one.revision, one.body) for one in restored.documents(kind)}
+def documents(kept: Journal, kind: str) -> dict[str, bytes]:
+    return dict(kept.restored.kinds.get(kind, []))
 
 
 async def test_of_each_document_the_newest_form_is_found_again(tmp_path: Path) -> None:
@@ -159,21 +158,9 @@ async def test_of_each_document_the_newest_form_is_found_again(tmp_path: Path) -
         kept.keep("session", "b", None)
         kept.keep("asset", "a", b"another kind")
     async with journal(tmp_path) as kept:
-        restored = kept.take_restored()
-        assert documents(restored, "session") == {"a": (4, b"4")}
-        assert documents(restored, "asset") == {"a": (0, b"another kind")}
-        assert documents(restored, "nothing") == {}
-        assert kept.take_restored().kinds == {}  # it may be much: the journal lets go of it
-
-
-async def test_a_document_given_as_a_struct_is_written_as_json(tmp_path: Path) -> None:
-    entry = InFlight(5.0, "dice", "roll", "r1", "s1")
-    async with journal(tmp_path) as kept:
-        kept.keep("session", "a", entry, 3)
-    async with journal(tmp_path) as kept:
-        ((revision, body),) = documents(kept.take_restored(), "session").values()
-    assert revision == 3
-    assert msgspec.json.decode(body, type=InFlight) == entry
+        assert documents(kept, "session") == {"a": b"4"}
+        assert documents(kept, "asset") == {"a": b"another kind"}
+        assert documents(kept, "nothing") == {}
 
 
 async def test_patches_newer_than_their_sessions_document_are_found_again(tmp_path: Path) -> None:
@@ -185,10 +172,9 @@ async def test_patches_newer_than_their_sessions_document_are_found_again(tmp_pa
         kept.keep("session", "b", b"{}", 4)
         kept.keep("session", "a", b"{}", 2)
     async with journal(tmp_path) as kept:
-        patches = kept.take_restored().patches
-        found = [(one.session_id, one.revision) for one in patches]
-        assert found == [("a", 3), ("a", 4)]
-        event = msgspec.json.decode(patches[0].event)
+        first, second = kept.restored.patches
+        assert (first[:2], second[:2]) == (("a", 3), ("a", 4))
+        event = msgspec.json.decode(first[2])
         assert event["data"]["patch"] == {"n": 3}
 
 
@@ -196,7 +182,7 @@ async def test_what_was_in_flight_when_the_daemon_died_is_closed_by_the_next_one
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with journal(tmp_path) as kept:
-        now = kept._wall_clock()
+        now = kept.wall_clock()
         # The second as an older version kept it.
         for span, begun, session, by in (
             ("a-1", now - 5, "s", ADA.by),
@@ -230,9 +216,9 @@ async def test_what_is_open_has_a_row_once_two_groups_saw_it_or_somebody_waits(
     tmp_path: Path,
 ) -> None:
     async with journal(tmp_path) as kept:
-        options, relay, threads = kept._writer._options, kept._writer._relay, Threads()
+        writer = Writer(kept, JournalOptions(), Threads(), 0.0)  # its thread is this test
         unended: dict[tuple[str, str], Any] = {}
-        writer = Writer(options, relay, unended, threads)  # its thread is this test
+        writer._unended = unended
 
         def group(ticket: int = 0) -> set[str]:
             writer._batch = Batch(ticket=ticket)
@@ -263,7 +249,7 @@ async def test_a_question_that_was_open_when_the_daemon_died_is_denied_by_the_ne
         kept.record("approval:decision", status="denied", data=data, in_place_of=key)
     for _ in range(2):  # once, and not again
         async with journal(tmp_path) as kept:
-            assert documents(kept.take_restored(), OPEN_QUESTION) == {}
+            assert documents(kept, OPEN_QUESTION) == {}
     first, second = journals.of(kept.path, "approval:decision")[1:]
     assert (first["status"], first["module"], first["session_id"]) == ("denied", "m", "s")
     assert first["data"] == {"id": "ap-1", "answer": "deny", "by": "daemon_restart"}
@@ -299,11 +285,11 @@ async def test_an_invocation_is_at_any_moment_in_flight_or_has_its_entry(
     """Killed between two commits, the daemon would else have lost every trace of it."""
     groups: list[tuple[int, int]] = []
 
-    def spy(connection: Any, documents: Any, stored: Any) -> None:
+    def spy(connection: Any, documents: Any) -> None:
         ended = sum(1 for _, body in documents.values() if body is None)
         (entries,) = connection.execute("SELECT count(*) FROM events").fetchone()
         groups.append((entries, ended))
-        store_documents(connection, documents, stored)
+        store_documents(connection, documents)
 
     monkeypatch.setattr(writer_module, "store_documents", spy)
     async with journal(tmp_path) as kept:
@@ -348,20 +334,10 @@ async def test_who_writes_is_woken_only_when_he_sleeps(
             end(kept, span)
         assert not wakes
         assert await flushed(kept) is None
-        assert (len(wakes), kept.told.last_seq) == (1, 101)
+        assert (len(wakes), kept.state.last_seq) == (1, 101)
 
 
 # A disk that does not serve.
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try again soon."""
-    monkeypatch.setattr(
-        journal_module,
-        "WriterOptions",
-        lambda **given: writer_module.WriterOptions(**given, retry_s=0.01),
-    )
 
 
 @asynccontextmanager
@@ -383,7 +359,6 @@ async def full(tmp_path: Path, disk: Disk) -> AsyncIterator[Journal]:
         yield kept
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_full_disk_is_said_and_what_waits_is_written_when_there_is_room_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -400,7 +375,7 @@ async def test_a_full_disk_is_said_and_what_waits_is_written_when_there_is_room_
         assert kept.dropped == 0
     assert numbers(kept.path) == [0, 1, 2]
     async with journal(tmp_path) as kept:
-        assert documents(kept.take_restored(), "session") == {"a": (0, b"{}")}
+        assert documents(kept, "session") == {"a": b"{}"}
 
 
 async def test_what_comes_and_goes_while_the_disk_is_full_takes_no_room(
@@ -421,7 +396,7 @@ async def test_what_comes_and_goes_while_the_disk_is_full_takes_no_room(
         disk.clear()
         await until(kept, well=True)
     async with journal(tmp_path) as kept:
-        assert documents(kept.take_restored(), "session") == {}
+        assert documents(kept, "session") == {}
 
 
 @pytest.mark.parametrize(
@@ -452,22 +427,21 @@ async def test_a_value_that_damage_has_changed_costs_nothing_else(
     async with journal(tmp_path) as kept:
         note(kept, 4)
         assert await flushed(kept) is None
-        assert kept.told.asides == ()
-        assert documents(kept.take_restored(), "session")["b"] == (0, b"{}")
+        assert kept.state.asides == ()
+        assert documents(kept, "session")["b"] == b"{}"
         with contextlib.closing(Reader(kept.path)) as reader:
             page = reader.page(Filter(), 0, 4)
         assert [seq for seq, _ in page.entries] == [1, 2, 3, 4]
     remove(tmp_path)
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_more_than_can_wait_is_counted_and_said_in_its_place_and_documents_are_kept_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Disk(monkeypatch)
     async with full(tmp_path, disk) as kept:
         asked: list[str] = []
-        kept.on_loss = lambda: asked.append("again")
+        kept.on_loss.append(lambda: asked.append("again"))
         added = 0
         while kept.dropped == 0:
             added += 1
@@ -488,7 +462,7 @@ async def test_more_than_can_wait_is_counted_and_said_in_its_place_and_documents
 
 
 async def test_a_place_that_does_not_serve_leaves_a_daemon_without_memory_until_it_does(
-    tmp_path: Path, impatient: None
+    tmp_path: Path,
 ) -> None:
     path = tmp_path / "journal.db"
     path.mkdir()
@@ -516,18 +490,22 @@ async def test_a_disk_that_does_not_answer_holds_an_answer_for_a_bounded_time(
 ) -> None:
     # So that on a busy machine, too, SQLite does not give up before we do.
     monkeypatch.setattr(database_module, "BUSY_S", 60.0)
-    async with journal(tmp_path) as kept:
-        assert await flushed(kept) is None
-    async with remembering(tmp_path, JournalOptions(), flush_s=0.05) as kept:
+    options: dict[str, Any] = {"memory": JournalOptions(), "times": Times(flush_s=0.05)}
+    async with daemon_with(tmp_path, **options) as daemon:
+        kept = daemon.facts.journal
+        assert kept is not None
+        await kept.wait_beyond(0)
         with contextlib.closing(sqlite3.connect(kept.path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")  # as good as a disk that hangs
-            note(kept)
-            failure = await flushed(kept)
-            assert failure is not None
-            assert "did not answer" in failure.message
-            assert kept.unavailable() is not None
+            late = "the disk took longer than 0.05 s to store what changed"
+            said = await own(daemon, ADA, "session.new", session_id="a")
+            assert said == f"it is done, but could not be stored: {late}"
+            said = await own(daemon, ADA, "session.new", session_id="b")
+            why = f"{kept.path}: the disk did not answer in 0.05 s"
+            assert said == f"the daemon cannot store anything now: {why}"
             other.execute("ROLLBACK")
         await until(kept, well=True)
+        assert (await own(daemon, ADA, "session.show", session_id="a"))["revision"] == 0
 
 
 # A file that is not what it was.
@@ -539,7 +517,7 @@ async def test_a_file_that_turns_out_damaged_is_set_aside_and_the_numbers_go_on(
     disk = Disk(monkeypatch)
     async with journal(tmp_path) as kept:
         asked: list[str] = []
-        kept.on_loss = lambda: asked.append("again")
+        kept.on_loss.append(lambda: asked.append("again"))
         kept.span_began((IN_FLIGHT, f"{kept.life}-99"), b"{}")
         note(kept, 0)
         assert await flushed(kept) is None
@@ -563,14 +541,13 @@ async def test_a_file_that_a_reader_finds_damaged_is_set_aside(tmp_path: Path) -
     async with journal(tmp_path) as kept:
         note(kept, 0)
         assert await flushed(kept) is None
-        before = kept.told.journal
+        before = kept.state.journal
         kept.suspect()
-        while kept.told.journal == before:
+        while kept.state.journal == before:
             await kept._commits.park()
         assert len(kept.status()["set_aside"]) == 1
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_file_that_was_removed_is_made_again(tmp_path: Path) -> None:
     async with journal(tmp_path) as kept:
         note(kept, 0)
@@ -611,8 +588,8 @@ async def test_pages_are_bounded_and_together_they_are_all_there_is(tmp_path: Pa
             (Filter(session_id="none"), []),
         ):
             cursor, found = 0, []
-            while cursor < kept.told.last_seq:
-                page = reader.page(wanted, cursor, kept.told.last_seq)
+            while cursor < kept.state.last_seq:
+                page = reader.page(wanted, cursor, kept.state.last_seq)
                 found += [seq for seq, _ in page.entries]
                 cursor = page.cursor
             assert found == expected

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,6 +83,20 @@ def replaced(path: Path) -> None:
     path.touch()
 
 
+def set_back(path: Path) -> None:
+    """Put a copy in its place that has the first entries and no document."""
+    copy = path.with_name("copy")
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("VACUUM INTO ?", [str(copy)])
+    with contextlib.closing(sqlite3.connect(copy)) as connection:
+        connection.execute("DELETE FROM events WHERE seq > 3")
+        connection.execute("DELETE FROM documents")
+        connection.commit()
+    for ending in ("", "-wal", "-shm"):
+        path.with_name(f"{path.name}{ending}").unlink()
+    copy.rename(path)
+
+
 def damaged(path: Path) -> None:
     wal = path.with_name(f"{path.name}-wal")
     wal.write_bytes(b"\xff" * wal.stat().st_size)
@@ -91,7 +107,8 @@ def damaged(path: Path) -> None:
 NOW = "the daemon cannot store anything now"
 
 
-@pytest.mark.parametrize("lose", [removed, replaced, damaged])
+@pytest.mark.fault(43)
+@pytest.mark.parametrize("lose", [removed, replaced, set_back, damaged])
 async def test_what_is_kept_is_kept_anew_when_the_journal_was_lost(
     lose: Callable[[Path], None], tmp_path: Path
 ) -> None:
@@ -110,6 +127,7 @@ async def test_what_is_kept_is_kept_anew_when_the_journal_was_lost(
         while (after := await journal(daemon))["id"] == before["id"] or after["problem"]:
             await trio.lowlevel.checkpoint()
         assert len(after["set_aside"]) == (lose is damaged)
+        assert ("set_back" in after) is (lose is not damaged)
         assert after["last_seq"] >= before["last_seq"]
         shown = await kept(daemon)
         assert [one["name"] for one in shown["tokens"]["tokens"]] == ["bob", "late"]

@@ -21,6 +21,7 @@ class Noting(Recorder):
     """A recorder that keeps what it is told in memory."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.entries: list[dict[str, Any]] = []
 
     def record(self, event: str, **fields: Any) -> None:

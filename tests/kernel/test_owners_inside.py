@@ -31,13 +31,13 @@ async def told(daemon: Kernel, who: Principal, op: str, **args: Any) -> list[dic
 
 async def test_an_owner_is_remembered_and_who_has_none_is_an_admins(tmp_path: Path) -> None:
     recorder = Remembering()
-    async with world(tmp_path / "1", recorder=recorder, restored=recorder.restored()) as daemon:
+    async with world(tmp_path / "1", recorder=recorder.again()) as daemon:
         await own(daemon, MAX, "session.new", session_id="new")
         await own(daemon, MAX, "session.new", session_id="old")
     revision, body = recorder.kept["session", "old"]
     older = {name: one for name, one in json.loads(body).items() if name != "owner"}
     recorder.kept["session", "old"] = revision, msgspec.json.encode(older)
-    async with world(tmp_path / "2", recorder=recorder, restored=recorder.restored()) as daemon:
+    async with world(tmp_path / "2", recorder=recorder.again()) as daemon:
         assert (await own(daemon, MAX, "session.show", session_id="new"))["owner"] == "max"
         assert "there is no" in await own(daemon, MAX, "session.show", session_id="old")
         assert (await own(daemon, BOSS, "session.show", session_id="old"))["owner"] is None

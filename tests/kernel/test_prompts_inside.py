@@ -24,7 +24,7 @@ async def test_roles_outlive_the_daemon_and_one_that_is_gone_is_said(tmp_path: P
     memory = Remembering()
 
     def kept() -> dict[str, Any]:
-        return {"recorder": memory, "restored": memory.restored()}
+        return {"recorder": memory.again()}
 
     async with daemon_with(tmp_path, agent(tmp_path), **kept()) as daemon:
         await op(daemon, "session.new", session_id="s", roles={"agent": "a"})

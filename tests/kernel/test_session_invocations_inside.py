@@ -35,8 +35,7 @@ async def daemon_that_remembers(
     async with Kernel(
         Found(descriptors),
         data_dir=folder / "data",
-        recorder=recorder,
-        restored=recorder.restored(),
+        recorder=recorder.again(),
         with_sessions=with_sessions,
         times=times,
     ) as daemon:

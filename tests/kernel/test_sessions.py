@@ -31,9 +31,7 @@ def sessions(recorder: Remembering | None = None, **bounds: int) -> Sessions:
 
 
 def restarted(recorder: Remembering, **bounds: int) -> Sessions:
-    again = sessions(recorder, **bounds)
-    again.restore(recorder.restored())
-    return again
+    return sessions(recorder.again(), **bounds)
 
 
 def refused(call: Any, *args: Any, **named: Any) -> Failure:
@@ -525,7 +523,7 @@ def test_a_large_session_is_not_kept_anew_for_each_answer(patched: bool) -> None
     for number in range(200):
         known.answered(session, response(number))
     assert recorder.documents("session") == before
-    assert sum(len(one.body) for one in recorder.documents("past")) < SNAPSHOT_BYTES
+    assert sum(len(body) for _, body in recorder.documents("past")) < SNAPSHOT_BYTES
 
 
 def test_a_session_that_is_forgotten_does_not_come_back_with_a_late_answer() -> None:
@@ -638,7 +636,8 @@ def test_what_the_disk_had_no_room_for_is_kept_anew_and_a_restart_finds_it() -> 
     known.patch(session, {"b": 2}, ADA)
     recorder.entries.clear()
     recorder.kept.clear()
-    known.keep_all()
+    for keep_again in recorder.on_loss:
+        keep_again()
     known.patch(session, {"c": 3}, ADA)
     again = restarted(recorder).find("s", ADA)
     assert isinstance(again, Session)

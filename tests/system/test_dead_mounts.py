@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.kernel.assets.checks import CHECKS_AT_ONCE
+from supervisor.kernel.assets.files import CHECKS_AT_ONCE
 from supervisor.runtime.containment.spawn import AT_ONCE
 from tests.bounds import until
 from tests.system.conftest import StartDaemon

@@ -331,6 +331,68 @@ def test_a_file_that_is_no_journal_is_set_aside_with_a_warning_and_never_fatal(
     until_seen(daemon, "module:invoke")
 
 
+def without_wal(path: Path, earlier: bytes) -> None:
+    del earlier
+    path.with_name(f"{path.name}-wal").unlink()
+
+
+def with_a_damaged_wal(path: Path, earlier: bytes) -> None:
+    del earlier
+    wal = path.with_name(f"{path.name}-wal")
+    content = bytearray(wal.read_bytes())
+    content[100] ^= 0xFF  # in the first frame: SQLite takes that for the end
+    wal.write_bytes(content)
+
+
+def a_copy(path: Path, earlier: bytes) -> None:
+    without_wal(path, earlier)
+    path.write_bytes(earlier)
+
+
+def emptied(path: Path, earlier: bytes) -> None:
+    a_copy(path, b"")
+
+
+@pytest.mark.fault(43)
+@pytest.mark.parametrize("lose", [without_wal, with_a_damaged_wal, a_copy, emptied])
+def test_a_journal_that_lost_its_newest_entries_is_another_one_and_says_so(
+    killable: Any, start_daemon: StartDaemon, lose: Any
+) -> None:
+    one = misbehaving("one")
+    daemon = start_daemon(one)
+    path = daemon.data_dir / journals.FILE
+    daemon.end()
+    earlier = path.read_bytes()
+    daemon = killable(one)
+    assert daemon.invoke("one").ok
+    until_seen(daemon, "module:invoke", module="one")
+    before = daemon.op("status")["daemon"]["journal"]
+    assert "set_back" not in before
+    kill(daemon)
+    lose(path, earlier)
+
+    daemon = start_daemon(one)
+    asked = daemon.invoke("one").done["request_id"]
+    until_seen(daemon, "module:invoke", request_id=asked)
+    after = daemon.op("status")["daemon"]["journal"]
+    assert after["id"] != before["id"]
+    assert f"had entries up to {before['last_seq']}" in after["set_back"]
+    assert (after["problem"], after["set_aside"]) == (None, [])
+    until(lambda: after["set_back"] in daemon.log(), "a word in the log")
+    # Who gives back the old journal has all there is; others have what came since.
+    whole = entries(daemon, since=before["last_seq"], journal=before["id"])
+    assert whole == entries(daemon, since=0)
+    assert len(whole) == after["events"]
+    since = entries(daemon, since=before["last_seq"])
+    assert next(entry["seq"] for entry in since) == before["last_seq"] + 1
+    assert "daemon:start" in [entry["event"] for entry in since]
+    daemon.end()
+
+    daemon = start_daemon(one)
+    last = daemon.op("status")["daemon"]["journal"]
+    assert (last["id"], "set_back" in last) == (after["id"], False)
+
+
 def test_a_data_directory_without_a_place_for_a_journal_leaves_all_else_as_it_is(
     start_daemon: StartDaemon, folder: Path
 ) -> None:

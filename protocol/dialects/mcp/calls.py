@@ -171,7 +171,7 @@ class Calls:
 UNKNOWN_TYPE = "application/octet-stream"
 
 FILES = 256
-"""Per answer (`kernel.assets.spool.SPOOLS_WHOLE`); further files stay where they are."""
+"""Per answer (`kernel.assets.store.SPOOLS_WHOLE`); further files stay where they are."""
 
 DEPTH = 64
 """Of structured content; what is deeper stays as it came."""

@@ -1,6 +1,6 @@
 """The events of one invocation from its first asset on, kept in order while files are looked at.
 
-An asset may also come in pieces, which are written to a file (`spool`): with the last piece it has
+An asset may also come in pieces, which are written to a file (`Spool`): with the last piece it has
 its place among the events. Events after an asset wait behind it, and so does the answer. Files are
 looked at side by side, each within `ASSET_CHECK_S` of its event, so that is also the longest the
 answer waits.
@@ -17,8 +17,8 @@ from protocol.assets import asset_refusal
 from protocol.connection import HostCalled, Notice
 from protocol.errors import Outcome
 from protocol.events import Asset, AssetBytes, CallEvent, Progress
-from supervisor.kernel.assets.checks import CheckedFile
-from supervisor.kernel.assets.spool import SPOOLS_OPEN, SPOOLS_WHOLE, Spool
+from supervisor.kernel.assets.files import CheckedFile
+from supervisor.kernel.assets.store import SPOOLS_OPEN, SPOOLS_WHOLE, Spool
 from supervisor.runtime.files.program_files import module_folder
 from supervisor.runtime.held_bytes import ASSETS
 from supervisor.runtime.process.incarnation import Incarnation

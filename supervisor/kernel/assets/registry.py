@@ -1,7 +1,7 @@
 """The registry of assets: each file that a module handed over, found again by an id of ours.
 
-    event -> check in a thread (checks) -> registered, kept, `artifact:write`
-                                        -> or a warning of the response
+    event -> look in a thread (files) -> registered, kept, `artifact:write`
+                                      -> or a warning of the response
 
 The id is eight hexadecimal digits, unique in the registry. It is bounded in number and in bytes,
 and so are copies: beyond that the oldest assets of the owner who has most are forgotten. The files
@@ -11,9 +11,9 @@ themselves are never deleted.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
@@ -24,13 +24,16 @@ from protocol.connection import Notice
 from protocol.errors import Failure, Reason
 from protocol.events import Asset, built
 from protocol.host_events import RegisteredAsset, Registration
-from supervisor.kernel.assets.checks import AssetChecks, CheckedFile, RefusedAssetError
-from supervisor.kernel.assets.spool import Spool
+from supervisor.kernel.assets.files import AssetChecks, AssetFileError, CheckedFile
+from supervisor.kernel.documents import KeptDocuments
 from supervisor.kernel.parties import Provenance, RefusedError
 from supervisor.kernel.recorder import Recorder
 from supervisor.policy.principals import Principal
 from supervisor.policy.shares import Shares
 from supervisor.runtime.turns import Turn
+
+if TYPE_CHECKING:
+    from supervisor.kernel.assets.store import Spool
 
 _FAMILIES = ("text/", "audio/", "video/")
 _TYPES = frozenset(
@@ -73,6 +76,11 @@ class AssetRecord(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] | None = None
     ts: float
     """Unix time (s) of its registration."""
+
+    @property
+    def copy(self) -> str | None:
+        """The digest of its copy, if the store has one."""
+        return self.sha256 if self.copied else None
 
     @property
     def uri(self) -> str:
@@ -130,7 +138,6 @@ CHANGED_WORDS = "it changed while it was read, so it has no digest"
 log = structlog.get_logger()
 
 _ENCODE = msgspec.json.Encoder().encode
-_DECODE = msgspec.json.Decoder(AssetRecord).decode
 
 
 class Assets:
@@ -147,12 +154,14 @@ class Assets:
         self._recorder = recorder
         self._nursery = nursery
         self._wall_clock = wall_clock
-        self._records: dict[str, AssetRecord] = {}
+        self._records = KeptDocuments(recorder, KIND, AssetRecord, named_by="asset", order="ts")
         self._newest: dict[str, str] = {}
         self._count = Shares[str](ASSETS_KEPT)
         self._bytes = Shares[str](RECORD_BYTES)
         self._copies = Shares[str](checks.store.limit_bytes)
         """The bytes of the copies, those with the same content counted for each."""
+        for record in list(self._records.values()):
+            self._count_in(record)
 
     # For invocations.
 
@@ -160,7 +169,7 @@ class Assets:
         """Look at the file of an asset, within a bound; returns a warning if it is refused."""
         try:
             return await self._look(origin.owner, origin.module, asset.path, folder)
-        except RefusedAssetError as error:
+        except AssetFileError as error:
             return _notice(error.reason, asset, str(error))
 
     def spool(self, spool: Spool) -> None:
@@ -195,8 +204,11 @@ class Assets:
 
     def discard(self, looked: CheckedFile) -> None:
         """Release the copy of an asset that is not taken."""
-        if looked.copied:
-            self._nursery.start_soon(self.checks.release_later, (looked,))
+        self._release(looked.copy)
+
+    def _release(self, copy: str | None) -> None:
+        if copy is not None:
+            self._nursery.start_soon(self.checks.release, (copy,))
 
     async def make_room(self, owner: str | None, size: int) -> bool:
         """Forget copies of those who have most, so that an owner has room for `size` bytes.
@@ -212,7 +224,7 @@ class Assets:
             left += record.size
             released.append(self._forget(record))
         with trio.move_on_after(self.checks.check_s):
-            await self.checks.release_later(released)
+            await self.checks.release(released)
         return bool(released)
 
     async def _look(
@@ -224,7 +236,7 @@ class Assets:
                 if folder is None:
                     return await self.checks.read(module, path)
                 return await self.checks.look(module, path, folder)
-            except RefusedAssetError as error:
+            except AssetFileError as error:
                 if not await self.make_room(owner, error.no_room_for):
                     raise
 
@@ -296,22 +308,14 @@ class Assets:
 
     # Its life.
 
-    async def restore(self, documents: Iterable[bytes], *, complete: bool = True) -> None:
-        """Take the documents that an earlier daemon kept, and open the store with their copies.
+    async def open(self, *, complete: bool = True) -> None:
+        """Open the store with the copies of the assets that an earlier daemon registered.
 
-        If they are not `complete`, copies that none of them names stay: a journal that was set
-        aside may still be looked at.
+        If it may have registered more (not `complete`), copies that none of these names stay: a
+        journal that was set aside may still be looked at.
         """
-        records = []
-        for document in documents:
-            try:
-                records.append(_DECODE(document))
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                log.warning("an asset could not be restored", words=str(error))
-        for record in sorted(records, key=lambda one: one.ts):
-            self._insert(record, _ENCODE(record))
         kept = list(self._records.values())
-        copies = [one.sha256 for one in kept if one.copied and one.sha256]
+        copies = [one.copy for one in kept if one.copy is not None]
         problem = await self.checks.open_store(copies, collect=complete)
         if problem is not None:
             log.warning("the copies of assets could not be looked at", words=problem)
@@ -351,46 +355,39 @@ class Assets:
         return found
 
     def _add(self, record: AssetRecord) -> None:
-        document = _ENCODE(record)
-        self._recorder.keep(KIND, record.asset, document)
-        self._insert(record, document)
+        self._records.put(record.asset, record)
+        self._count_in(record)
 
-    def keep_all(self) -> None:
-        """Keep every record anew after what was kept is lost."""
-        for record in self._records.values():
-            self._recorder.keep(KIND, record.asset, _ENCODE(record))
-
-    def _insert(self, record: AssetRecord, document: bytes) -> None:
+    def _count_in(self, record: AssetRecord) -> None:
+        """Count a record in its owner's shares, and forget others where there is no room."""
         owner = record.owner
         self._count.put(owner, record.asset)
-        self._bytes.put(owner, record.asset, len(document))
+        self._bytes.put(owner, record.asset, self._records.size(record.asset))
         if record.copied:
             self._copies.put(owner, record.asset, record.size)
-        self._records[record.asset] = record
         self._newest[record.asset_id] = record.asset
         for shares in (self._count, self._bytes):
             while shares.left < 0:
-                self.discard(self._forget(self._records[next(iter(shares.to_lose(owner)))]))
+                self._release(self._forget(self._records[next(iter(shares.to_lose(owner)))]))
 
-    def _forget(self, record: AssetRecord) -> CheckedFile:
-        """Forget an asset; returns what is to be discarded then."""
-        del self._records[record.asset]
+    def _forget(self, record: AssetRecord) -> str | None:
+        """Forget an asset; returns the copy that is to be released then."""
+        self._records.remove(record.asset)
         for shares in (self._count, self._bytes, self._copies):
             shares.take(record.owner, record.asset)
         if self._newest.get(record.asset_id) == record.asset:
             del self._newest[record.asset_id]
-        self._recorder.keep(KIND, record.asset, None)
         if not self.forgotten:
             words = "assets are forgotten from now on, the oldest of the owner who has most first"
             log.warning(words, kept=ASSETS_KEPT)
         self.forgotten += 1
-        return CheckedFile(record.path, record.real_path, 0, 0, record.sha256, copied=record.copied)
+        return record.copy
 
     async def _read(self, record: AssetRecord) -> None:
         """Read a file that was too large, or too slow, to be read before the response."""
         try:
             looked = await self._look(record.owner, record.module, record.path)
-        except RefusedAssetError as error:
+        except AssetFileError as error:
             self._change(record, problem=str(error))
             return
         same = (record.real_path, record.size, record.mtime_ns)

@@ -1,26 +1,41 @@
-"""Copies of assets, named by their content: DATA/assets/sha256/ab/cdef...
+r"""The copies of assets, named by their content (DATA/assets/sha256/ab/cdef...), and how they grow.
 
-A copy is written to a temporary name and renamed when it is whole, so a file with a name is whole.
-The same content is kept once and goes when the last asset with it is forgotten. The methods do file
-work and are for worker threads; `path` and `check_room` do none.
+    a file, read by a thread     \
+                                  half a file, without a name -> named by its content
+    pieces that a module prints  /        \--stopped, dropped, or no room--> gone
+
+A file with a name is whole. The same content is kept once, and goes when the last asset with it is
+forgotten. All but `path` and `check_room` does file work, and is for worker threads.
+
+Pieces of a file (`Spool`) are written as they come. Those that wait for the disk are held once, and
+the module is paused for it (`waiting_bytes`). A disk that does not answer keeps a thread, not the
+daemon.
 """
 
 from __future__ import annotations
 
+import binascii
 import contextlib
-import errno
-import fcntl
+import hashlib
 import os
 import re
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
+import trio
 
-from supervisor.kernel.assets.files import ChangedError, KeepOn, OpenFile, digest
+from protocol.connection import Notice
+from protocol.events import Asset, AssetBytes
+from supervisor.kernel.assets.files import CheckedFile, KeepOn, NotCopiedError, OpenFile, chunks
+from supervisor.kernel.parties import Provenance
+
+if TYPE_CHECKING:
+    from supervisor.kernel.assets.registry import Assets
 
 
 class AssetOptions(msgspec.Struct, frozen=True):
@@ -34,22 +49,8 @@ class AssetOptions(msgspec.Struct, frozen=True):
     """Sync copies to the disk, so that they outlive a loss of power too."""
 
 
-_FICLONE = 0x40049409
-"""The ioctl that shares the blocks of a file (linux/fs.h); Btrfs, XFS and others have it."""
-
-_CANNOT_SHARE = frozenset(
-    {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.EPERM, errno.ENOSYS}
-)
-_HALF_COPIED = ".half-"
+_HALF = ".half-"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-
-
-class NotCopiedError(Exception):
-    """There is no copy; the text says why, with the limit and the figure if it is a limit."""
-
-    def __init__(self, words: str, no_room_for: int = 0) -> None:
-        super().__init__(words)
-        self.no_room_for = no_room_for
 
 
 class AssetStore:
@@ -68,13 +69,13 @@ class AssetStore:
         return self.folder / sha256[:2] / sha256[2:]
 
     def open(self, used: Iterable[str], *, collect: bool = True) -> None:
-        """Begin with the copies on disk: half copies go, and copies whose digest is not in `used`.
+        """Begin with the copies on disk: half files go, and copies whose digest is not in `used`.
 
         Without `collect` other copies stay, and count.
         """
         uses = Counter(used)
         with self._lock:
-            for half in list(self.folder.glob(f"{_HALF_COPIED}*")):
+            for half in list(self.folder.glob(f"{_HALF}*")):
                 _remove(half)
             for file in list(self.folder.glob("*/*")):
                 sha256 = file.parent.name + file.name
@@ -95,34 +96,6 @@ class AssetStore:
             words = f"it has {size} bytes, and {self.total_bytes} of the {self.limit_bytes}"
             raise NotCopiedError(f"{words} that asset_store_bytes allows are in use", size)
 
-    def add(self, file: OpenFile, keep_on: KeepOn) -> str | None:
-        """Copy a file and return its SHA-256, or None if it was stopped.
-
-        The copy is in use until `release`. Raises `NotCopiedError` and `ChangedError`.
-        """
-        reserved = file.size
-        self.reserve(reserved)
-        try:
-            with self._half_copy() as half:
-                sha256 = self._copy(file, half, keep_on)
-                if sha256 is not None and self.adopt(sha256, half, file.size):
-                    reserved = 0  # it counts for good from here on
-                return sha256
-        except OSError as error:
-            words = f"it could not be copied to {self.folder}: {error.strerror}"
-            raise NotCopiedError(words) from None
-        finally:
-            self.reserve(-reserved)
-
-    def release(self, sha256: str) -> None:
-        """Count one asset less with this content; the copy goes with the last one."""
-        with self._lock:
-            self._uses[sha256] -= 1
-            if self._uses[sha256] <= 0:
-                del self._uses[sha256]
-                self.total_bytes -= self._sizes.pop(sha256, 0)
-                _remove(self.path(sha256))
-
     def reserve(self, size: int) -> None:
         """Count bytes of a file without a name yet; raises `NotCopiedError` if it is too much."""
         # So two at once cannot pass the limit together.
@@ -131,38 +104,19 @@ class AssetStore:
                 self.check_room(size)
             self.total_bytes += size
 
-    def begin_half(self) -> Path:
-        """Return the path of a new file without a name yet; `drop_half` ends it."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=_HALF_COPIED, dir=self.folder)) / "content"
+    def add(self, file: OpenFile, keep_on: KeepOn) -> str | None:
+        """Copy a file and return its SHA-256, or None if it was stopped.
 
-    def drop_half(self, half: Path) -> None:
-        """Remove the rest of such a file."""
-        half.unlink(missing_ok=True)
-        half.parent.rmdir()
-
-    @contextlib.contextmanager
-    def _half_copy(self) -> Iterator[Path]:
-        half = self.begin_half()
+        The copy is in use until `release`. Raises `NotCopiedError` and `ChangedError`.
+        """
+        half = HalfFile(self, file.size)
         try:
-            yield half
+            return half.copy(file, keep_on)
         finally:
-            self.drop_half(half)
-
-    def _copy(self, file: OpenFile, half: Path, keep_on: KeepOn) -> str | None:
-        with half.open("xb+") as copy:
-            if _share_blocks(file.descriptor, copy.fileno()):
-                summed = _digest_of(copy.fileno(), keep_on)
-                if summed is not None and os.fstat(copy.fileno()).st_size != file.size:
-                    raise ChangedError
-            else:
-                summed = digest(file, keep_on, copy.fileno())
-            if self.fsync and summed is not None:
-                os.fsync(copy.fileno())
-        return summed
+            half.drop()
 
     def adopt(self, sha256: str, half: Path, size: int) -> bool:
-        """Give a file its name, for one asset; returns whether the content is new."""
+        """Give a half file its name, for one asset; returns whether the content is new."""
         target = self.path(sha256)
         target.parent.mkdir(mode=0o700, exist_ok=True)
         with self._lock:
@@ -176,21 +130,14 @@ class AssetStore:
             self._uses[sha256] += 1
         return is_new
 
-
-def _share_blocks(source: int, target: int) -> bool:
-    try:
-        fcntl.ioctl(target, _FICLONE, source)
-    except OSError as error:
-        if error.errno in _CANNOT_SHARE:
-            return False
-        raise
-    return True
-
-
-def _digest_of(descriptor: int, keep_on: KeepOn) -> str | None:
-    found = os.fstat(descriptor)
-    copy = OpenFile(descriptor, "", "", found.st_size, found.st_mtime_ns)
-    return digest(copy, keep_on)
+    def release(self, sha256: str) -> None:
+        """Count one asset less with this content; the copy goes with the last one."""
+        with self._lock:
+            self._uses[sha256] -= 1
+            if self._uses[sha256] <= 0:
+                del self._uses[sha256]
+                self.total_bytes -= self._sizes.pop(sha256, 0)
+                _remove(self.path(sha256))
 
 
 def _fsync_folder(folder: Path) -> None:
@@ -210,3 +157,265 @@ def _remove(file: Path) -> None:
             file.rmdir()
         else:
             file.unlink()
+
+
+class HalfFile:
+    """A file while it grows; worked on by one thread at a time, and dropped by any."""
+
+    def __init__(self, store: AssetStore, size_bytes: int = 0) -> None:
+        """Take room for `size_bytes` at once; raises `NotCopiedError`."""
+        if size_bytes:
+            store.reserve(size_bytes)
+        self._store = store
+        self._lock = threading.Lock()
+        self._summed = hashlib.sha256()
+        self._size = 0
+        self._reserved = size_bytes
+        self._path: Path | None = None
+        self._descriptor = -1
+        self._busy = self._dropped = False
+
+    def copy(self, file: OpenFile, keep_on: KeepOn) -> str | None:
+        """Copy a file, and name the copy; returns its SHA-256, or None if it was stopped.
+
+        Raises `NotCopiedError` and `ChangedError`.
+        """
+        # Not copy_file_range: every byte has to be read for its digest anyway.
+        with self._working("copied to"):
+            for chunk in chunks(file, keep_on):
+                self._add(chunk)
+            return self._named() if self._size == file.size else None
+
+    def write(self, pieces: list[bytes | str]) -> None:
+        """Add pieces, those in base64 decoded; raises `NotCopiedError`."""
+        with self._working("written to"):
+            try:
+                for piece in pieces:
+                    for part in [piece] if isinstance(piece, bytes) else _decoded(piece):
+                        self._add(part)
+            except ValueError as error:
+                raise NotCopiedError(f"its data is not base64: {error}") from None
+
+    def finish(self) -> CheckedFile:
+        """Give it its name; raises `NotCopiedError`."""
+        with self._working("kept in"):
+            sha256 = self._named()
+            path = self._store.path(sha256)
+            found = path.stat()
+            real_path = str(path.resolve())
+            size, mtime_ns = found.st_size, found.st_mtime_ns
+            return CheckedFile(str(path), real_path, size, mtime_ns, sha256, copied=True)
+
+    def drop(self) -> None:
+        """Delete the file unless it has got its name; idempotent."""
+        with self._lock:
+            self._dropped = True
+            if self._busy:
+                return  # the thread that works on it will see to it
+        self._clear()
+
+    @contextlib.contextmanager
+    def _working(self, verb: str) -> Iterator[None]:
+        with self._lock:
+            if self._dropped:
+                raise NotCopiedError("the request has ended")
+            self._busy = True
+        try:
+            if self._path is None:
+                self._store.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._descriptor, path = tempfile.mkstemp(prefix=_HALF, dir=self._store.folder)
+                self._path = Path(path)
+            yield
+        except OSError as error:
+            words = f"it could not be {verb} {self._store.folder}: {error.strerror}"
+            raise NotCopiedError(words) from None
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._busy = False
+            dropped = self._dropped
+        if dropped:
+            self._clear()
+
+    def _add(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size > self._reserved:
+            self._store.reserve(self._size - self._reserved)
+            self._reserved = self._size
+        self._summed.update(part)
+        left = memoryview(part)
+        while left:
+            left = left[os.write(self._descriptor, left) :]
+
+    def _named(self) -> str:
+        assert self._path is not None  # noqa: S101 - whoever works on it has made it
+        if self._store.fsync:
+            os.fsync(self._descriptor)
+        sha256 = self._summed.hexdigest()
+        if self._store.adopt(sha256, self._path, self._size):
+            self._reserved = 0  # it counts for good from here on
+        return sha256
+
+    def _clear(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        path, self._path = self._path, None
+        reserved, self._reserved = self._reserved, 0
+        # A file that cannot be removed, or is gone already, is no failure; the next start of the
+        # daemon tries again.
+        if descriptor >= 0:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        if path is not None:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        if reserved:
+            self._store.reserve(-reserved)
+
+
+DECODED_CHARS = 1 << 16
+"""Characters of base64 decoded at a time: the event loop waits for Python's lock that long."""
+
+
+def _decoded(text: str) -> Iterator[bytes]:
+    """Yield the bytes of a text in base64; white space is skipped.
+
+    Raises `ValueError` if the text is not base64, which may be after some bytes.
+    """
+    left, padded = b"", False
+    for start in range(0, len(text), DECODED_CHARS):
+        chars = text[start : start + DECODED_CHARS].encode("ascii")
+        chars = left + chars.translate(None, b" \t\r\n")
+        whole = len(chars) // 4 * 4
+        part, left = chars[:whole], chars[whole:]
+        if part and padded:
+            raise ValueError("it goes on after its padding")
+        padded = padded or part.endswith(b"=")
+        yield binascii.a2b_base64(part, strict_mode=True)
+    if left:
+        raise ValueError("its length is not a multiple of four")
+
+
+SPOOLS_OPEN = 16
+"""Files that a request may hand over at a time."""
+
+SPOOLS_WHOLE = 256
+"""The same for files that come in one piece: an answer may hold that many."""
+
+
+class Spool:
+    """One file that a module hands over in pieces; the task `run` writes it."""
+
+    def __init__(
+        self,
+        first: AssetBytes,
+        assets: Assets,
+        origin: Provenance,
+        *,
+        done: Callable[[Spool, CheckedFile | Notice], None],
+        drained: Callable[[], None],
+    ) -> None:
+        """Call `done` once it is whole, or cannot be; `drained` when there is room for more."""
+        self.first = first
+        self.whole = False
+        """Whether the last piece has come."""
+        self.waiting_bytes = 0
+        self._assets = assets
+        self._checks = assets.checks
+        self._module, self._owner = origin.module, origin.owner
+        self._done = done
+        self._drained = drained
+        self._half = HalfFile(assets.checks.store)
+        self._pieces: list[bytes | str] = []
+        self._more = trio.Event()
+        self._dropped = False
+        self._given_up = threading.Event()
+        self._refused: Notice | None = None
+
+    def asset(self, path: str) -> Asset:
+        """Return the event that stands for the file once it is whole."""
+        one = self.first
+        return Asset(
+            version="0",
+            asset_id=one.asset_id,
+            kind=one.kind,
+            media_type=one.media_type,
+            path=path,
+            metadata=one.metadata,
+        )
+
+    def add(self, piece: AssetBytes) -> None:
+        """Take a piece; the last one is followed by `done`."""
+        self.whole = piece.last
+        if self._refused is None:
+            self._pieces.append(piece.data)
+            self.waiting_bytes += len(piece.data)
+        self._more.set()
+
+    def drop(self) -> None:
+        """Drop the file: the request has ended. `done` is not called any more."""
+        self._dropped = True
+        self._given_up.set()
+        self._more.set()
+
+    def notice(self, reason: str, words: str) -> Notice:
+        return Notice(reason, f"asset {self.first.asset_id!r:.80}: {words}")
+
+    async def run(self) -> None:
+        try:
+            await self._write_all()
+            # In a thread, as all that touches the disk.
+            await self._checks.in_lane(self._module, self._half.drop)
+        finally:
+            self._half.drop()  # only if the daemon ends meanwhile is there anything left to do
+
+    async def _write_all(self) -> None:
+        while not self._dropped:
+            await self._more.wait()
+            self._more = trio.Event()
+            whole, pieces, self._pieces = self.whole, self._pieces, []
+            size = sum(map(len, pieces))
+            await self._assets.make_room(self._owner, size)
+            found = await self._write(pieces, whole=whole)
+            self.waiting_bytes -= size
+            if isinstance(found, Notice):
+                self._refused, self._pieces, self.waiting_bytes = found, [], 0
+            self._drained()
+            if whole and found is not None and not self._dropped:
+                self._done(self, found)
+                return
+            if isinstance(found, CheckedFile):  # dropped while the thread was about to return
+                await self._checks.release([found.copy])
+
+    async def _write(
+        self, pieces: list[bytes | str], *, whole: bool
+    ) -> CheckedFile | Notice | None:
+        """Return the result if it is known: None while more pieces are to come."""
+        if self._refused is not None:
+            return self._refused
+        half = self._half
+
+        def work() -> CheckedFile | None:
+            try:
+                half.write(pieces)
+                looked = half.finish() if whole else None
+            except NotCopiedError:
+                half.drop()
+                raise
+            if looked is None:
+                return None
+            half.drop()  # what is left of it if there was such a copy before
+            if self._given_up.is_set() and looked.copy is not None:  # the request has ended
+                self._checks.store.release(looked.copy)
+                return None
+            return looked
+
+        try:
+            with trio.move_on_after(self._checks.check_s):
+                return await self._checks.in_lane(self._module, work)
+        except NotCopiedError as error:
+            return self.notice("asset_not_copied", str(error))
+        self._given_up.set()
+        words = f"it could not be written within {self._checks.check_s:g} s"
+        return self.notice("asset_not_copied", words)

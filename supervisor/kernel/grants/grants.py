@@ -21,10 +21,11 @@ import trio
 from protocol.descriptor.model import Descriptor
 from protocol.frames import encode
 from protocol.host_events import ApprovalUiEvent
+from supervisor.kernel.documents import KeptDocuments
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.hooks.approvals import POLICY, Approvals, Question
 from supervisor.kernel.parties import Provenance
-from supervisor.kernel.recorder import Recorder, Restored
+from supervisor.kernel.recorder import Recorder
 from supervisor.policy.approval import ALLOW, DENY, is_lasting
 from supervisor.policy.capabilities import Authorization, Decision, decide
 from supervisor.runtime.files.file_digest import FileDigests
@@ -55,52 +56,34 @@ class Remembered(msgspec.Struct, frozen=True):
 
 
 class Answers:
+    """The answers that people gave for always, the oldest first."""
+
     def __init__(self, recorder: Recorder, wall_clock: Callable[[], float]) -> None:
-        self._recorder = recorder
         self._wall_clock = wall_clock
-        self._all: dict[tuple[str, str], Remembered] = {}
+        self._all = KeptDocuments(recorder, KIND, Remembered, order="ts", most=ANSWERS_KEPT)
 
     def find(self, module: str, capability: str) -> Remembered | None:
-        return self._all.get((module, capability))
+        return self._all.get(_name(module, capability))
 
     def all(self) -> list[Remembered]:
         return list(self._all.values())
 
     def add(self, module: str, capability: str, program: str, *, allowed: bool) -> None:
-        one = Remembered(module, capability, program, allowed, self._wall_clock())
-        self._all.pop((module, capability), None)
-        self._all[module, capability] = one
-        self._keep(one)
-        while len(self._all) > ANSWERS_KEPT:
-            oldest = next(iter(self._all.values()))
-            self._drop(oldest)
+        name = _name(module, capability)
+        self._all.remove(name)  # the new one is the newest
+        now = self._wall_clock()
+        self._all.put(name, Remembered(module, capability, program, allowed, now))
 
     def forget(self, module: str) -> list[Remembered]:
         found = [one for one in self._all.values() if one.module == module]
         for one in found:
-            self._drop(one)
+            self._all.remove(_name(one.module, one.capability))
         return found
 
-    def restore(self, restored: Restored) -> None:
-        found = restored.decoded(KIND, Remembered, "an answer was not restored")
-        for _, one in sorted(found, key=lambda item: item[1].ts):
-            self._all[one.module, one.capability] = one
 
-    def keep_all(self) -> None:
-        for one in self._all.values():
-            self._keep(one)
-
-    def _drop(self, one: Remembered) -> None:
-        del self._all[one.module, one.capability]
-        self._recorder.keep(KIND, _name(one), None)
-
-    def _keep(self, one: Remembered) -> None:
-        self._recorder.keep(KIND, _name(one), msgspec.json.encode(one))
-
-
-def _name(one: Remembered) -> str:
+def _name(module: str, capability: str) -> str:
     # Both may hold any character, so no separator would keep them apart.
-    return hashlib.sha256(msgspec.json.encode((one.module, one.capability))).hexdigest()
+    return hashlib.sha256(msgspec.json.encode((module, capability))).hexdigest()
 
 
 def program_digest(

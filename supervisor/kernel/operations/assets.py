@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from protocol.errors import Reason
-from supervisor.kernel.assets.checks import DIGEST_BYTES, AssetChecks
 from supervisor.kernel.assets.files import (
+    DIGEST_BYTES,
+    AssetChecks,
     AssetFileError,
     ChangedError,
     KeepOn,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
@@ -20,8 +20,9 @@ from protocol.errors import Code, Failure, Reason
 from protocol.merge_patch import copied, encoded_bytes, without_nulls
 from protocol.problem import did_you_mean, named, printable
 from protocol.response import Response
+from supervisor.kernel.documents import KeptDocuments
 from supervisor.kernel.parties import Provenance, RefusedError, or_refused, refuse_if
-from supervisor.kernel.recorder import CutShort, Recorder, Restored, RestoredPatch
+from supervisor.kernel.recorder import CutShort, Recorder, Restored
 from supervisor.kernel.sessions.session import (
     PAST,
     KeptPast,
@@ -57,8 +58,6 @@ if TYPE_CHECKING:
 
 KIND = "session"
 
-T = TypeVar("T")
-
 log = structlog.get_logger()
 
 
@@ -89,12 +88,16 @@ class Sessions:
         self._recorder = recorder
         self._wall_clock = wall_clock
         self._bounds = bounds
-        self._all: dict[str, Session] = {}
+        self._documents = KeptDocuments(
+            recorder, KIND, SessionDocument, named_by="session_id", order="created"
+        )
+        self._all = {name: Session(one, bounds) for name, one in self._documents.items()}
         self._live = LiveSessions(bounds)
         self._ended = Shares[str](bounds.ended)
         self._ended_bytes = Shares[str](bounds.ended_bytes)
         self.prompts: Prompts | None = None
         """Is told of a session that is about to end for want of room."""
+        self._restore(recorder.restored)
 
     # To look at.
 
@@ -307,24 +310,21 @@ class Sessions:
 
     # Start and end of the daemon.
 
-    def restore(self, restored: Restored) -> None:
-        """Take over what was kept; the log names what cannot be read, which stays where it is."""
-        for document in _documents(restored):
-            self._all[document.session_id] = Session(document, self._bounds)
-        for patch in restored.patches:
-            problem = self._merge_again(patch)
+    def _restore(self, restored: Restored) -> None:
+        """Add to the documents what came after them; the log names what cannot be read."""
+        patches, restored.patches = restored.patches, []
+        for session_id, revision, event in patches:
+            problem = self._merge_again(session_id, revision, event)
             if problem is not None:
-                log.error(
-                    "patch not restored",
-                    session=printable(patch.session_id),
-                    revision=patch.revision,
-                    words=problem,
-                )
-        for one in _pasts(restored):
-            known = self._all.get(one.session_id)
+                name = printable(session_id)
+                log.error("patch not restored", session=name, revision=revision, words=problem)
+        pasts = [one for _, one, _ in restored.take(PAST, KeptPast)]
+        for past in sorted(pasts, key=lambda one: one.number):
+            known = self._all.get(past.session_id)
             if known is not None:
-                known.history.restore(one)
-        for cut in restored.cut_short:
+                known.take_past(past)
+        cut_short, restored.cut_short = restored.cut_short, []
+        for cut in cut_short:
             self._note_cut_short(cut)
         for session in self._all.values():
             self._live.weigh(session)
@@ -332,13 +332,14 @@ class Sessions:
         for session in sorted(ended, key=lambda one: one.kept.ended or 0.0):
             self._keep_ended(session)
 
-    def _merge_again(self, patch: RestoredPatch) -> str | None:
+    def _merge_again(self, session_id: str, revision: int, event: bytes) -> str | None:
         """Merge a patch that is newer than its session's document, or return why not."""
-        entry = _decode(patch.event, _PatchEntry)
-        if isinstance(entry, str):
-            return entry
-        session = self._all.get(patch.session_id)
-        if session is None or patch.revision != session.kept.revision + 1:
+        try:
+            entry = msgspec.json.decode(event, type=_PatchEntry)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return str(error)
+        session = self._all.get(session_id)
+        if session is None or revision != session.kept.revision + 1:
             return "the revision that it changed is not there"
         refusal = session.apply(entry.data.patch, entry.ts)
         return None if refusal is None else refusal.message
@@ -360,11 +361,6 @@ class Sessions:
             Status.ERROR,
         )
         self._recorder.keep(PAST, name, document)
-
-    def keep_all(self) -> None:
-        """Keep every session anew: entries or documents were lost, such as with a full disk."""
-        for session in self._all.values():
-            self._save(session)
 
     def save(self) -> None:
         """Keep what only the memory has, such as histories: the daemon is about to end."""
@@ -419,11 +415,11 @@ class Sessions:
 
     def _save(self, session: Session) -> None:
         self._live.weigh(session)
-        self._recorder.keep(KIND, session.id, session.document(), session.kept.revision)
-        self._drop_pasts(session)
+        self._documents.put(session.id, session.kept)
+        self._remove_pasts(session.was_saved(self._documents.size(session.id)))
 
-    def _drop_pasts(self, session: Session) -> None:
-        for name in session.history.take_names():
+    def _remove_pasts(self, names: list[str]) -> None:
+        for name in names:
             self._recorder.keep(PAST, name, None)
 
     def _keep_ended(self, session: Session) -> None:
@@ -437,38 +433,5 @@ class Sessions:
     def _forget(self, session: Session) -> None:
         self._ended.take(session.owner, session.id)
         self._ended_bytes.take(session.owner, session.id)
-        self._drop_pasts(session)
-        self._recorder.keep(KIND, session.id, None)
-
-
-def _documents(restored: Restored) -> list[SessionDocument]:
-    """Return the kept sessions, in the order in which they began."""
-    found: list[SessionDocument] = []
-    for one in restored.documents(KIND):
-        document = _decode(one.body, SessionDocument)
-        if isinstance(document, SessionDocument) and document.session_id != one.name:
-            document = "it has another id inside"
-        if isinstance(document, str):
-            log.error("session not restored", session=printable(one.name), words=document)
-        else:
-            found.append(document)
-    return sorted(found, key=lambda one: (one.created, one.session_id))
-
-
-def _pasts(restored: Restored) -> list[KeptPast]:
-    """Return the invocations that ended after the documents, in their order."""
-    found: list[KeptPast] = []
-    for one in restored.documents(PAST):
-        kept = _decode(one.body, KeptPast)
-        if isinstance(kept, str):
-            log.error("invocation of a session not restored", name=printable(one.name), words=kept)
-        else:
-            found.append(kept)
-    return sorted(found, key=lambda one: one.number)
-
-
-def _decode(data: bytes, kind: type[T]) -> T | str:
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return str(error)
+        self._remove_pasts(session.take_names())
+        self._documents.remove(session.id)

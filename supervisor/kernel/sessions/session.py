@@ -6,8 +6,6 @@ is kept as a small document of its own, in one of as many slots as the history h
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -46,62 +44,12 @@ class Past(msgspec.Struct, frozen=True):
 
 
 class KeptPast(msgspec.Struct, frozen=True):
-    """An invocation that no document of its session has yet; `number` counts from 1."""
+    """An invocation that no document of its session may have yet; `number` counts from 1."""
 
     session_id: str
     number: int
     last: Status
     past: Past
-
-
-class SessionHistory:
-    """The invocations of a session: how many, and the newest of them."""
-
-    __slots__ = ("_newest", "_places", "_session_id", "_slots", "count", "last")
-
-    def __init__(
-        self, session_id: str, newest: Iterable[Past], count: int, last: Status, *, places: int
-    ) -> None:
-        """Go on from `count` invocations, of which the `newest` are known."""
-        self.count = count
-        self.last = last
-        """The status that the last one left the session in."""
-        self._session_id = session_id
-        self._places = places
-        self._newest = deque(newest, maxlen=places)
-        self._slots: set[int] = set()
-
-    @property
-    def newest(self) -> list[Past]:
-        """The known ones, the oldest first."""
-        return list(self._newest)
-
-    def add(self, past: Past, last: Status) -> tuple[str, bytes]:
-        """Add one; returns the name and the content of the document to keep of it."""
-        self.count += 1
-        self.last = last
-        self._newest.append(past)
-        slot = self.count % self._places
-        self._slots.add(slot)
-        document = KeptPast(self._session_id, self.count, last, past)
-        return self._name(slot), msgspec.json.encode(document)
-
-    def restore(self, kept: KeptPast) -> None:
-        """Take over a kept one, in their order; one that is known already changes nothing."""
-        self._slots.add(kept.number % self._places)
-        if kept.number > self.count:
-            self.count = kept.number
-            self.last = kept.last
-            self._newest.append(kept.past)
-
-    def take_names(self) -> list[str]:
-        """Return the names of documents that are not needed any more, and forget them."""
-        names = [self._name(slot) for slot in sorted(self._slots)]
-        self._slots.clear()
-        return names
-
-    def _name(self, slot: int) -> str:
-        return f"{self._session_id}/{slot}"
 
 
 SNAPSHOT_BYTES = 64 << 10
@@ -137,8 +85,10 @@ class SessionDocument(msgspec.Struct, kw_only=True):
     ended: float | None = None
     revision: int = 0
     last: Status = Status.IDLE
+    """The status in which the last invocation left it."""
     invocations: int = 0
     history: list[Past] = []
+    """The newest invocations, the oldest first."""
     state: dict[str, Any] = {}
 
 
@@ -147,24 +97,23 @@ class Session:
         "_bounds",
         "_most_bytes",
         "_plan_bytes",
+        "_slots",
         "_unsaved_bytes",
         "changed",
-        "history",
         "in_flight",
         "kept",
         "saved_bytes",
     )
 
     def __init__(self, kept: SessionDocument, bounds: SessionLimits) -> None:
-        """Take over a document with its `history` and `revision`."""
         self.kept = kept
         self.in_flight: dict[str, Invocation] = {}
         self.changed = False
         """Whether there is something that neither the last document nor a patch tells."""
         self._bounds = bounds
-        self.history = SessionHistory(
-            kept.session_id, kept.history, kept.invocations, kept.last, places=bounds.history
-        )
+        self._slots: set[int] = set()
+        """Those with the document of an invocation."""
+        self._trim_history()
         self._most_bytes = encoded_bytes(kept.state)
         """The size of the state, or more: replaced values are not taken off."""
         self._plan_bytes = encoded_bytes(kept.plan)
@@ -183,7 +132,7 @@ class Session:
     @property
     def status(self) -> Status:
         return status_of(
-            ended=self.kept.ended is not None, in_flight=len(self.in_flight), last=self.history.last
+            ended=self.kept.ended is not None, in_flight=len(self.in_flight), last=self.kept.last
         )
 
     @property
@@ -227,16 +176,22 @@ class Session:
         """Return whether so much came since the last document that it is time for another."""
         return self._unsaved_bytes > max(SNAPSHOT_BYTES, self.saved_bytes)
 
-    def document(self) -> bytes:
-        """Return the document to keep; from then on nothing is unsaved."""
+    def was_saved(self, size_bytes: int) -> list[str]:
+        """Note that its document, of that size, has all there is.
+
+        Returns the names of the documents of invocations, which are not needed any more.
+        """
         self._unsaved_bytes = 0
         self.changed = False
-        self.kept.history = self.history.newest
-        self.kept.invocations, self.kept.last = self.history.count, self.history.last
-        document = msgspec.json.encode(self.kept)
-        self.saved_bytes = len(document)
-        self._most_bytes = min(self._most_bytes, len(document))
-        return document
+        self.saved_bytes = size_bytes
+        self._most_bytes = min(self._most_bytes, size_bytes)
+        return self.take_names()
+
+    def take_names(self) -> list[str]:
+        """Return the names of the documents of invocations, and forget them."""
+        names = [self._slot_name(slot) for slot in sorted(self._slots)]
+        self._slots.clear()
+        return names
 
     def remember(self, response: Response, now: float) -> tuple[str, bytes]:
         """Note how an invocation ended; returns the name and the content of its document."""
@@ -257,7 +212,25 @@ class Session:
     def note(self, past: Past, last: Status) -> tuple[str, bytes]:
         """Add an entry to the history, as `remember`; `last` is the status after it."""
         self.changed = True
-        return self.history.add(past, last)
+        document = KeptPast(self.id, self.kept.invocations + 1, last, past)
+        self.take_past(document)
+        name = self._slot_name(document.number % self._bounds.history)
+        return name, msgspec.json.encode(document)
+
+    def take_past(self, one: KeptPast) -> None:
+        """Add an invocation to the history, in their order; one that is there changes nothing."""
+        kept = self.kept
+        self._slots.add(one.number % self._bounds.history)
+        if one.number > kept.invocations:
+            kept.invocations, kept.last = one.number, one.last
+            kept.history.append(one.past)
+            self._trim_history()
+
+    def _trim_history(self) -> None:
+        del self.kept.history[: -self._bounds.history]
+
+    def _slot_name(self, slot: int) -> str:
+        return f"{self.id}/{slot}"
 
     def summary(self) -> dict[str, Any]:
         """Return what a list shows of it."""
@@ -275,7 +248,7 @@ class Session:
             "parent": msgspec.to_builtins(kept.parent),
             "roles": kept.roles.document(),
             "in_flight": len(self.in_flight),
-            "invocations": self.history.count,
+            "invocations": kept.invocations,
         }
 
     def shown(self) -> dict[str, Any]:
@@ -284,7 +257,7 @@ class Session:
             **self.summary(),
             "plan": self.kept.plan,
             "state": self.kept.state,
-            "history": [msgspec.to_builtins(one) for one in self.history.newest],
+            "history": [msgspec.to_builtins(one) for one in self.kept.history],
         }
 
 

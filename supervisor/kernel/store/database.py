@@ -1,5 +1,9 @@
 """Open the journal's file: make it, migrate it, or set aside what is not ours and begin anew.
 
+What the daemon before kept is read then. Invocations that were in flight when it ended, and
+questions that were open, get their entry here: the one place that knows that they were not
+answered.
+
     events      what happened, in the order of `seq`, which has no gaps but for what was removed
     documents   the newest form of what there is, such as a session; (kind, name) names one
     facts       the journal's own id, and how many entries there were at some `seq`
@@ -9,23 +13,46 @@
 Damage never heals, so a damaged file is set aside; everything else (a full disk, a read-only file
 system, a lock of another program) may be over the next time, so entries that wait are kept and
 retried.
+
+A file may also have been set back: a copy was put in its place, its write-ahead log was lost
+(SQLite takes a damaged frame for its end), or it was cut to nothing. So a second, small file has
+the journal's id and the number of its newest entry, written after each commit and not synced. If
+the first file ends before that, it is another journal from then on: followers that know the old one
+get all there is. Numbers go on behind those that were given.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import itertools
 import os
+import re
 import shlex
 import sqlite3
 import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
+from protocol.errors import Failure, Reason
+from protocol.journal_event import JournalEvent
+from supervisor.kernel.recorder import CutShort, Restored
+from supervisor.kernel.store.rows import EventRow, insert_entries
+from supervisor.kernel.store.settings import (
+    IN_FLIGHT,
+    OPEN_QUESTION,
+    UNENDED,
+    DocumentKey,
+    InFlight,
+    OpenQuestion,
+)
 from supervisor.runtime.files.directory import shown
+
+T = TypeVar("T")
 
 _PRIMARY = 0xFF
 """Extended result codes carry the primary one in their lowest byte (sqlite.org/rescode.html)."""
@@ -74,6 +101,17 @@ def in_words(error: Exception) -> str:
 MARK = ".set-aside-"
 """The text between the name of the journal and the time when it was set aside."""
 
+LAST = "-last"
+"""The ending of the file that says what the newest entry is."""
+
+COMPANIONS = ("-wal", "-shm", LAST)
+
+NOTHING = ("", 0)
+
+_LAST = re.compile(rb"([0-9a-f]{32}) (\d{20})\n")
+
+_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK  # whatever is there does not hold up who opens it
+
 _QUERY = "SELECT CAST(body AS TEXT) FROM events"
 
 
@@ -93,7 +131,7 @@ def how_to_read(path: str) -> str:
 def kept_aside(journal: Path) -> Iterator[Path]:
     """Yield the files that were set aside for a journal, the oldest first."""
     for one in sorted(journal.parent.glob(f"{journal.name}{MARK}*")):
-        if not one.name.endswith(("-wal", "-shm")):
+        if not one.name.endswith(COMPANIONS):
             yield one
 
 
@@ -152,7 +190,12 @@ class Database(msgspec.Struct, kw_only=True):
     counted: int
     path: Path
     inode: tuple[int, int]
+    restored: Restored = msgspec.field(default_factory=Restored)
+    stored: set[DocumentKey] = msgspec.field(default_factory=set)
+    """The keys of all documents that have a row."""
     aside: Aside | None = None
+    set_back: str | None = None
+    """How much is missing, if it was set back."""
 
     @property
     def events(self) -> int:
@@ -166,23 +209,46 @@ class Database(msgspec.Struct, kw_only=True):
         except FileNotFoundError:
             return False
 
+    def note_last(self) -> None:
+        """Write down beside the file what its newest entry is."""
+        # A failure costs no more than that a loss may not be noticed.
+        with contextlib.suppress(OSError):
+            file = os.open(_beside(self.path, LAST), _FLAGS | os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                os.write(file, f"{self.journal} {self.last_seq:020}\n".encode())
+            finally:
+                os.close(file)
 
-def open_database(path: Path, *, power: bool, now: float, after_seq: int = 0) -> Database:
+
+def open_database(
+    path: Path,
+    *,
+    power: bool,
+    now: float,
+    life: str = "",
+    after_seq: int = 0,
+    damaged: str | None = None,
+) -> Database:
     """Open or make the journal; with `power`, each commit is synced to the disk.
 
-    A file that is no journal, is damaged, or is newer than this version is set aside; the new one
-    begins after `after_seq`. `now` is Unix time (s). Raises `OSError` and `sqlite3.Error` if the
-    place cannot be used.
+    A file that is no journal, is damaged, or is newer than this version is set aside, and any file
+    if `damaged` says why. The new one begins after `after_seq`, or what is known of the old one.
+    `now` is Unix time (s), `life` the beginning of the ids that this run of the daemon gives: what
+    has another one, and no end, gets it. Raises `OSError` and `sqlite3.Error` if the place cannot
+    be used.
     """
-    try:
-        return _open(path, power=power, after_seq=after_seq)
-    except (UnusableError, UnicodeDecodeError, sqlite3.Error) as error:
-        if not is_damage(error):
-            raise
-        why = in_words(error)
-    aside = Aside(shown(set_aside(path, now)), why)
-    database = _open(path, power=power, after_seq=after_seq)
-    database.aside = aside
+    last = _read_last(path)
+    after_seq = max(after_seq, last[1])
+    if damaged is None:
+        try:
+            return _open(path, power=power, now=now, life=life, after_seq=after_seq, last=last)
+        except (UnusableError, UnicodeDecodeError, sqlite3.Error) as error:
+            if not is_damage(error):
+                raise
+            damaged = in_words(error)
+    aside = Aside(shown(set_aside(path, now)), damaged)
+    database = _open(path, power=power, now=now, life=life, after_seq=after_seq, last=NOTHING)
+    database.aside, database.set_back = aside, None
     return database
 
 
@@ -194,13 +260,36 @@ def set_aside(path: Path, now: float) -> Path:
         number += 1
         aside = path.with_name(f"{path.name}{MARK}{stamp}-{number}")
     path.rename(aside)
-    for ending in ("-wal", "-shm"):
+    for ending in COMPANIONS:
         with contextlib.suppress(FileNotFoundError):
-            path.with_name(path.name + ending).rename(aside.with_name(aside.name + ending))
+            _beside(path, ending).rename(_beside(aside, ending))
     return aside
 
 
-def _open(path: Path, *, power: bool, after_seq: int) -> Database:
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+def _read_last(path: Path) -> tuple[str, int]:
+    """Return the journal and the number of the newest entry that was written here."""
+    try:
+        file = os.open(_beside(path, LAST), _FLAGS | os.O_RDONLY)
+    except OSError:
+        return NOTHING
+    try:
+        found = _LAST.fullmatch(os.read(file, 64))
+    except OSError:
+        return NOTHING
+    finally:
+        os.close(file)
+    if found is None or int(found[2]) >= MOST:
+        return NOTHING
+    return found[1].decode(), int(found[2])
+
+
+def _open(
+    path: Path, *, power: bool, now: float, life: str, after_seq: int, last: tuple[str, int]
+) -> Database:
     _check_file(path)
     connection = sqlite3.connect(
         path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
@@ -208,16 +297,36 @@ def _open(path: Path, *, power: bool, after_seq: int) -> Database:
     # One letter that is damaged in a name or a text is to cost no more than that.
     connection.text_factory = readable
     try:
-        _migrate(connection, after_seq)
+        fresh = _migrate(connection, after_seq)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA synchronous = {'FULL' if power else 'NORMAL'}")
-        return _read_facts(connection, path)
+        database = _read_facts(connection, path)
+        if fresh and after_seq:
+            database.set_back = f"it was gone or empty, and had entries up to {after_seq}"
+        elif database.journal == last[0] and database.last_seq < last[1]:
+            _renew(database, last[1])
+        _restore(database, life, now)
     # Whatever it is goes on to the caller; only the connection is ours to see to.
     except BaseException:
         connection.close()
         raise
+    return database
+
+
+def _renew(database: Database, last_seq: int) -> None:
+    """Make a journal that was set back another one, which goes on after `last_seq`."""
+    database.set_back = f"it ended at {database.last_seq}, and had entries up to {last_seq}"
+    database.counted, database.counted_at = database.events, last_seq
+    database.journal, database.last_seq = uuid.uuid4().hex, last_seq
+    with transaction(database.connection):
+        _set_facts(
+            database.connection,
+            journal=database.journal,
+            counted_at=last_seq,
+            counted=database.counted,
+        )
 
 
 def check_regular(path: Path) -> None:
@@ -238,7 +347,8 @@ def _check_file(path: Path) -> None:
         raise UnusableError("its header is damaged")
 
 
-def _migrate(connection: sqlite3.Connection, after_seq: int) -> None:
+def _migrate(connection: sqlite3.Connection, after_seq: int) -> bool:
+    """Bring the schema up to date; returns whether the file is new."""
     owner, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     fresh = not (owner or version or objects)
@@ -249,7 +359,7 @@ def _migrate(connection: sqlite3.Connection, after_seq: int) -> None:
             f"a newer stdiod wrote it: its schema is {version}, this version's {len(MIGRATIONS)}"
         )
     if version == len(MIGRATIONS):
-        return
+        return False
     if fresh:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     with transaction(connection):
@@ -259,9 +369,13 @@ def _migrate(connection: sqlite3.Connection, after_seq: int) -> None:
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
         if fresh:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            facts = {"journal": uuid.uuid4().hex, "counted_at": after_seq}
-            for name, value in facts.items():
-                connection.execute("UPDATE facts SET value = ? WHERE name = ?", (value, name))
+            _set_facts(connection, journal=uuid.uuid4().hex, counted_at=after_seq)
+    return fresh
+
+
+def _set_facts(connection: sqlite3.Connection, **facts: str | int) -> None:
+    for name, value in facts.items():
+        connection.execute("UPDATE facts SET value = ? WHERE name = ?", (value, name))
 
 
 @contextlib.contextmanager
@@ -296,7 +410,7 @@ def _read_facts(connection: sqlite3.Connection, path: Path) -> Database:
     return Database(
         connection=connection,
         journal=journal,
-        last_seq=counted_at if last_seq is None else last_seq,
+        last_seq=max(counted_at, last_seq or 0),
         counted_at=counted_at,
         counted=counted,
         path=path,
@@ -317,3 +431,127 @@ def _inode(path: Path) -> tuple[int, int]:
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     (value,) = connection.execute(f"PRAGMA {name}").fetchone()
     return int(value)
+
+
+def _restore(database: Database, life: str, now: float) -> None:
+    """Close what had no end before `life`, and read the rest."""
+    found, stored = database.restored, database.stored
+    in_flight: list[tuple[str, bytes]] = []
+    questions: list[bytes] = []
+    for kind, name, body in database.connection.execute(_DOCUMENTS):
+        if kind not in UNENDED:
+            found.kinds.setdefault(kind, []).append((name, body))
+            stored.add((kind, name))
+        elif name.startswith(f"{life}-"):
+            stored.add((kind, name))
+        elif kind == IN_FLIGHT:
+            in_flight.append((name, body))
+        else:
+            questions.append(body)
+    if in_flight or questions:
+        found.cut_short = _close(database, in_flight, questions, life, now)
+    found.patches = database.connection.execute(_NEWER_PATCHES).fetchall()
+
+
+_DOCUMENTS = """
+SELECT coalesce(CAST(kind AS TEXT), ''), coalesce(CAST(name AS TEXT), ''),
+    coalesce(CAST(body AS BLOB), x'')
+FROM documents ORDER BY kind, name
+"""
+"""As what they should be: SQLite finds no fault with a type that damage has changed."""
+
+_NEWER_PATCHES = """
+SELECT CAST(events.session_id AS TEXT), coalesce(CAST(events.revision AS INTEGER), 0),
+    coalesce(CAST(events.body AS BLOB), x'')
+FROM documents CROSS JOIN events ON events.session_id = documents.name
+WHERE documents.kind = 'session' AND events.event = 'session:patch'
+    AND events.revision > documents.revision
+ORDER BY events.seq
+"""
+"""CROSS JOIN keeps SQLite from walking all entries: the index `patches` finds these."""
+
+
+def _close(
+    database: Database,
+    in_flight: list[tuple[str, bytes]],
+    questions: list[bytes],
+    life: str,
+    now: float,
+) -> list[CutShort]:
+    invocation = InFlight(now, "unknown", "unknown", "unknown")
+    question = OpenQuestion("unknown", "unknown", "unknown")
+    open_ones = [(name, _decoded(body, invocation)) for name, body in in_flight]
+    # No digit of those ids that this life gives by and by (`Recorder.new_span`) is an "r".
+    ids = (f"{life}-r{number:x}" for number in itertools.count(1))
+    entries = [_undecided(_decoded(one, question), next(ids), now) for one in questions]
+    entries += [_closing(span_id, was, next(ids), now) for span_id, was in open_ones]
+    with transaction(database.connection):
+        insert_entries(database.connection, entries, database.last_seq)
+        database.connection.execute(
+            "DELETE FROM documents WHERE kind IN (?, ?) AND name NOT LIKE ?",
+            (IN_FLIGHT, OPEN_QUESTION, f"{life}-%"),
+        )
+    database.last_seq += len(entries)
+    return [
+        CutShort(was.session_id, was.request_id, was.module, was.op, _duration_ms(was, now), was.ts)
+        for _, was in open_ones
+        if was.session_id is not None
+    ]
+
+
+def _decoded(body: bytes, unknown: T) -> T:
+    try:
+        return msgspec.json.decode(body, type=type(unknown))
+    except msgspec.DecodeError:  # of another version: that it ended is known all the same
+        return unknown
+
+
+def _duration_ms(was: InFlight, now: float) -> int:
+    # The clock may have been set back since.
+    return max(0, round((now - was.ts) * 1000))
+
+
+def _closing(span_id: str, was: InFlight, entry_id: str, now: float) -> EventRow:
+    words = f"the daemon ended while {was.module}.{was.op} was in flight"
+    failure = Failure.because(Reason.DAEMON_RESTART, words)
+    data = {"op": was.op}
+    if was.parent_span_id is not None:
+        data["parent_span_id"] = was.parent_span_id
+    event = JournalEvent(
+        id=entry_id,
+        ts=now,
+        event="module:invoke",
+        component="supervisor",
+        module=was.module,
+        status="error",
+        duration_ms=_duration_ms(was, now),
+        data=data,
+        error={"code": failure.code, "message": failure.message, "details": failure.details},
+        session_id=was.session_id,
+        request_id=was.request_id,
+        span_id=span_id,
+        by=was.by,
+    )
+    return _entry(event)
+
+
+def _undecided(was: OpenQuestion, entry_id: str, now: float) -> EventRow:
+    event = JournalEvent(
+        id=entry_id,
+        ts=now,
+        event="approval:decision",
+        component="supervisor",
+        module=was.module,
+        status="denied",
+        data={"id": was.id, "answer": "deny", "by": str(Reason.DAEMON_RESTART)},
+        session_id=was.session_id,
+        request_id=was.request_id,
+        span_id=was.span_id,
+        by=was.by,
+    )
+    return _entry(event)
+
+
+def _entry(event: JournalEvent) -> EventRow:
+    body = msgspec.json.encode(event)
+    return EventRow(event.ts, event.event, event.module, event.session_id, None, body)

@@ -7,10 +7,7 @@ too, since `seq` goes on from there.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-
-import msgspec
 
 from supervisor.kernel.store.database import Database, transaction
 from supervisor.kernel.store.settings import JournalLimits
@@ -34,23 +31,22 @@ JUMP_S = 60.0
 """A wall clock that is this far off was set."""
 
 
-class Clocks(msgspec.Struct, frozen=True):
-    """Unix time and monotonic time (s)."""
-
-    wall: Callable[[], float] = time.time
-    steady: Callable[[], float] = time.monotonic
-
-
 class Retention:
     """The removal of old and surplus entries; `step` is called until it returns False."""
 
-    def __init__(self, limits: JournalLimits, clocks: Clocks) -> None:
+    def __init__(
+        self,
+        limits: JournalLimits,
+        wall_clock: Callable[[], float],
+        steady_clock: Callable[[], float],
+    ) -> None:
+        """The clocks give Unix time and monotonic time (s)."""
         self.used_bytes = 0
         self._limits = limits
-        self._clocks = clocks
+        self._wall_clock, self._steady_clock = wall_clock, steady_clock
         self._from = 0
-        self._wall = clocks.wall()
-        self._steady = self._last_jump = clocks.steady()
+        self._wall = wall_clock()
+        self._steady = self._last_jump = steady_clock()
         self._jumped = False
 
     def begin(self) -> None:
@@ -110,7 +106,7 @@ class Retention:
 
     def _look_at_clocks(self) -> None:
         """Read both clocks; after a jump of the wall clock, no entry's age is known for a day."""
-        wall, steady = self._clocks.wall(), self._clocks.steady()
+        wall, steady = self._wall_clock(), self._steady_clock()
         off = wall - self._wall - (steady - self._steady)
         self._wall, self._steady = wall, steady
         if abs(off) > JUMP_S:

@@ -1,6 +1,6 @@
 """The one thread that writes the journal: it collects a group for a moment, and commits it.
 
-    waiting -> (GROUP_S, or at once for a flush) -> a transaction -> told
+    waiting -> (GROUP_S, or at once for a flush) -> a transaction -> the journal's state
                                           fails -> kept, and tried again after RETRY_S
 
 The queue to the disk is bounded in bytes; an entry beyond that is refused (`add` returns False)
@@ -20,17 +20,17 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
 import trio
 
-from supervisor.kernel.recorder import Content, Restored, Unended
+from supervisor.kernel.recorder import Restored, Unended
 from supervisor.kernel.store.database import (
     FAILURES,
     Aside,
@@ -39,20 +39,11 @@ from supervisor.kernel.store.database import (
     in_words,
     is_damage,
     open_database,
-    set_aside,
     transaction,
 )
-from supervisor.kernel.store.retention import Clocks, Retention
-from supervisor.kernel.store.rows import (
-    Batch,
-    EventRow,
-    insert_entries,
-    remember_stored,
-    restore,
-    store_documents,
-)
-from supervisor.kernel.store.settings import UNENDED, DocumentKey, JournalLimits, Span
-from supervisor.runtime.files.directory import shown
+from supervisor.kernel.store.retention import Retention
+from supervisor.kernel.store.rows import Batch, EventRow, insert_entries, store_documents
+from supervisor.kernel.store.settings import UNENDED, DocumentKey, JournalOptions, Span
 from supervisor.runtime.threads import Threads
 
 if TYPE_CHECKING:
@@ -76,8 +67,8 @@ TEND_BYTES = 4 << 20
 log = structlog.get_logger()
 
 
-class Told(msgspec.Struct, frozen=True):
-    """The state of the journal, after each change."""
+class JournalState(msgspec.Struct, frozen=True):
+    """What the event loop knows of the journal, after each change."""
 
     ticket: int = 0
     """All that was to be durable up to this number is."""
@@ -88,56 +79,23 @@ class Told(msgspec.Struct, frozen=True):
     problem: str | None = None
     """Why nothing can be written at the moment."""
     asides: tuple[Aside, ...] = ()
-
-
-class Relay:
-    """Calls the journal in the event loop with what the writer's thread reports."""
-
-    def __init__(self, journal: Journal, token: trio.lowlevel.TrioToken) -> None:
-        self._journal = journal
-        self._token = token
-
-    def opened(self, restored: Restored) -> None:
-        """Report what was found; called once, when the file could be opened."""
-        self._soon(self._journal.take_opened, restored)
-
-    def told(self, told: Told, *, renewed: bool) -> None:
-        """Report the state; `renewed` says that a new file was begun while the daemon ran."""
-        self._soon(lambda: self._journal.take_told(told, renewed=renewed))
-
-    def closed(self) -> None:
-        self._soon(self._journal.take_closed)
-
-    def _soon(self, function: Callable[..., None], *args: object) -> None:
-        with contextlib.suppress(trio.RunFinishedError):  # the event loop has ended
-            self._token.run_sync_soon(function, *args)
-
-
-class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
-    path: Path
-    life: str
-    """The beginning of the ids that this run of the daemon gives."""
-    power: bool = False
-    limits: JournalLimits = JournalLimits()
-    clocks: Clocks = Clocks()
-    retry_s: float = RETRY_S
+    set_back: str | None = None
+    """How much the file lacked when it was opened, if it was set back."""
 
 
 class Writer:
     """The thread, and the queue to it; `add`, `keep`, `ask` and `close` never block."""
 
     def __init__(
-        self,
-        options: WriterOptions,
-        relay: Relay,
-        unended: dict[DocumentKey, Unended],
-        threads: Threads,
+        self, journal: Journal, options: JournalOptions, threads: Threads, retry_s: float
     ) -> None:
-        """`unended` is the caller's, who calls `wake` if he adds to it while the thread sleeps."""
+        """Write to the journal's path; made in the event loop."""
+        self._journal = journal
         self._options = options
         self._threads = threads
-        self._relay = relay
-        self._unended = unended
+        self._retry_s = retry_s
+        self._loop = trio.lowlevel.current_trio_token()
+        self._unended = journal.unended
         self._pending = Batch()
         self._entries: deque[EventRow | Span] = deque()
         self.asleep = False
@@ -152,14 +110,15 @@ class Writer:
         # The rest is the thread's own.
         self._database: Database | None = None
         self._stored: set[DocumentKey] = set()
+        """The documents that have a row, or had one when the file could be opened last."""
         self._stored_unended: set[DocumentKey] = set()
         self._seen: AbstractSet[DocumentKey] = set()
         """The keys without an end when the last group was taken."""
-        self._restored = False
+        self._opened = False
         self._batch = Batch()
-        self._retention = Retention(options.limits, options.clocks)
+        self._retention = Retention(options.limits, journal.wall_clock, time.monotonic)
         self._untended_bytes = 0
-        self._told = Told()
+        self._state = JournalState()
         # A daemon thread: a disk that hangs for good must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
 
@@ -184,12 +143,12 @@ class Writer:
         return True
 
     def wake(self) -> None:
-        """Wake the thread; called after adding to `unended` while it sleeps."""
+        """Wake the thread; called after adding to the journal's `unended` while it sleeps."""
         with self._changed:
             self.asleep = False  # once is enough, though it may take a while until it runs
             self._changed.notify()
 
-    def keep(self, key: DocumentKey, revision: int, body: Content | None) -> None:
+    def keep(self, key: DocumentKey, revision: int, body: bytes | None) -> None:
         """Queue the newest form of a document, in place of the one that waits."""
         with self._changed:
             if body is None:
@@ -199,7 +158,7 @@ class Writer:
             self._changed.notify()
 
     def ask(self) -> int:
-        """Make all that was queued durable soon; returns the ticket that `told` will show."""
+        """Make all that was queued durable soon; returns the ticket that the state will have."""
         with self._changed:
             self._asked += 1
             self._pending.ticket = self._asked
@@ -213,7 +172,7 @@ class Writer:
             self._changed.notify()
 
     def close(self) -> None:
-        """Write what waits, if the disk takes it, and end; `closed` is called then."""
+        """Write what waits, if the disk takes it, and end; the journal is told then."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -231,15 +190,15 @@ class Writer:
             log.exception("the journal's thread ended")
             self._tell(problem="a mistake in stdiod ended the journal's thread; its log has more")
         finally:
-            self._relay.closed()
+            self._call(self._journal.take_closed)
 
     def _work(self) -> bool:
         """Wait for work and do it; returns False at the end."""
-        failing = self._told.problem is not None
+        failing = self._state.problem is not None
         self._collect(failing=failing)
         if self._suspected:
             self._suspected = False
-            well = self._try(lambda: self._begin_anew("a reader found it damaged"))
+            well = self._try(lambda: self._open("a reader found it damaged"))
         elif self._batch or failing or self._batch.unended.keys() != self._stored_unended:
             well = self._try(self._write)
         else:
@@ -255,7 +214,7 @@ class Writer:
         """Wait for a group and take it into `_batch`; a group that failed is written first."""
         with self._changed:
             if failing:
-                self._changed.wait_for(lambda: self._closing, self._options.retry_s)
+                self._changed.wait_for(lambda: self._closing, self._retry_s)
             elif not self._batch and self._sleep():
                 self._changed.wait_for(self._is_urgent, GROUP_S)
             if self._batch:
@@ -308,7 +267,7 @@ class Writer:
     def _is_urgent(self) -> bool:
         return self._closing or self._suspected or self._pending.ticket > 0
 
-    def _try(self, work: Callable[[], None]) -> bool:
+    def _try(self, work: Callable[[], object]) -> bool:
         """Run `work`; a failure is reported, and what waits is kept.
 
         Returns whether it succeeded.
@@ -319,80 +278,63 @@ class Writer:
         except FAILURES as error:
             if is_damage(error) and self._database is not None:
                 why = in_words(error)
-                return self._try(lambda: self._begin_anew(why))
+                return self._try(lambda: self._open(why))
             self._fail(error)
             return False
         return True
 
     def _fail(self, error: Exception) -> None:
         # Opened again at the next try: whatever became of the file, `seq` goes on from what it has.
-        if self._database is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self._database.connection.close()
-            self._database = None
-        problem = f"{self._options.path}: {in_words(error)}"
-        if problem != self._told.problem:
+        self._close()
+        problem = f"{self._journal.path}: {in_words(error)}"
+        if problem != self._state.problem:
             log.warning("the journal cannot be written", problem=problem)
         self._tell(problem=problem)
 
-    def _open(self) -> Database:
-        if self._database is not None:
-            return self._database
-        try:
-            database, restored, stored = self._open_and_restore()
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            if not is_damage(error):
-                raise
-            aside = self._set_aside(in_words(error))
-            database, restored, stored = self._open_and_restore()
-            database.aside = aside
-        self._use(database, stored)
-        if not self._restored:
-            self._restored = True
-            self._relay.opened(restored)
-        return database
-
-    def _open_and_restore(self) -> tuple[Database, Restored, set[DocumentKey]]:
-        options, now = self._options, self._options.clocks.wall()
-        database = open_database(
-            options.path, power=options.power, now=now, after_seq=self._told.last_seq
-        )
-        try:
-            return database, *restore(database, options.life, now)
-        # Whatever it is goes on to the caller; only the connection is ours to see to.
-        except BaseException:
-            database.connection.close()
-            raise
-
-    def _set_aside(self, why: str) -> Aside:
-        now = self._options.clocks.wall()
-        return Aside(shown(set_aside(self._options.path, now)), why)
-
-    def _use(self, database: Database, stored: set[DocumentKey]) -> None:
-        renewed = self._told.journal not in ("", database.journal)
-        self._database, self._stored = database, stored
-        self._stored_unended = {key for key in stored if key[0] in UNENDED}
-        if database.aside is not None:
-            log.warning(
-                "the journal was set aside",
-                path=database.aside.path,
-                why=database.aside.why,
-                how_to_read=how_to_read(database.aside.path),
-            )
-        asides = self._told.asides + ((database.aside,) if database.aside else ())
-        # A file that opens may still refuse writes: the failed group is tried first.
-        self._tell(problem=self._told.problem, asides=asides, renewed=renewed)
-
-    def _begin_anew(self, why: str) -> None:
-        """Set the damaged file aside and go on in a new one."""
+    def _close(self) -> None:
         if self._database is not None:
             with contextlib.suppress(sqlite3.Error):
                 self._database.connection.close()
             self._database = None
-        aside = self._set_aside(why)
-        database, _, stored = self._open_and_restore()
-        database.aside = aside
-        self._use(database, stored)
+
+    def _open(self, damaged: str | None = None) -> Database:
+        """Return the open file; with `damaged`, it is set aside and another one begun."""
+        if damaged is not None:
+            self._close()
+        if self._database is not None:
+            return self._database
+        journal, before = self._journal, self._state
+        self._database = database = open_database(
+            journal.path,
+            power=self._options.power,
+            now=journal.wall_clock(),
+            life=journal.life,
+            after_seq=before.last_seq,
+            damaged=damaged,
+        )
+        self._stored = database.stored
+        self._stored_unended = {key for key in self._stored if key[0] in UNENDED}
+        asides = before.asides
+        if database.aside is not None:
+            asides += (database.aside,)
+            path, why = database.aside.path, database.aside.why
+            log.warning(
+                "the journal was set aside", path=path, why=why, how_to_read=how_to_read(path)
+            )
+        if database.set_back is not None:
+            log.warning("the journal was set back", path=str(journal.path), why=database.set_back)
+        # A file that opens may still refuse writes: the failed group is tried first.
+        self._tell(
+            problem=before.problem,
+            asides=asides,
+            set_back=database.set_back or before.set_back,
+            renewed=before.journal not in ("", database.journal),
+        )
+        restored, database.restored = database.restored, Restored()
+        if not self._opened:
+            self._opened = True
+            self._call(journal.take_opened, restored)
+        return database
 
     def _write(self) -> None:
         database, batch = self._open(), self._batch
@@ -402,9 +344,12 @@ class Writer:
         if batch.entries or documents:
             with transaction(database.connection):
                 insert_entries(database.connection, batch.entries, database.last_seq)
-                store_documents(database.connection, documents, self._stored)
+                store_documents(database.connection, documents)
             database.last_seq += len(batch.entries)
-            remember_stored(documents, self._stored)
+            gone = {key for key, (_, body) in documents.items() if body is None}
+            self._stored -= gone
+            self._stored |= documents.keys() - gone
+            database.note_last()
         self._stored_unended = set(batch.unended)
         self._batch = Batch()
         self._untended_bytes += batch.size_bytes
@@ -413,10 +358,10 @@ class Writer:
 
     def _newly_unended(
         self, unended: dict[DocumentKey, Unended]
-    ) -> dict[DocumentKey, tuple[int, Content | None]]:
+    ) -> dict[DocumentKey, tuple[int, Unended | None]]:
         """Return the documents without an end that the disk does not have yet: mostly very few."""
         before = self._stored_unended
-        changed: dict[DocumentKey, tuple[int, Content | None]] = {
+        changed: dict[DocumentKey, tuple[int, Unended | None]] = {
             key: (0, one.in_flight() if type(one) is Span else one)
             for key, one in unended.items()
             if key not in before
@@ -436,22 +381,28 @@ class Writer:
                 break
         self._tell()
 
-    def _tell(
-        self,
-        *,
-        ticket: int = 0,
-        problem: str | None = None,
-        asides: tuple[Aside, ...] | None = None,
-        renewed: bool = False,
-    ) -> None:
-        database, before = self._database, self._told
-        self._told = Told(
+    def _tell(self, *, ticket: int = 0, renewed: bool = False, **changes: Any) -> None:
+        """Tell the journal its state; `renewed` says that its file is another one than before."""
+        database, before = self._database, self._state
+        known = {}
+        if database is not None:
+            known = {
+                "journal": database.journal,
+                "last_seq": database.last_seq,
+                "events": database.events,
+            }
+        self._state = msgspec.structs.replace(
+            before,
             ticket=max(ticket, before.ticket),
-            journal=before.journal if database is None else database.journal,
-            last_seq=before.last_seq if database is None else database.last_seq,
-            events=before.events if database is None else database.events,
             used_bytes=self._retention.used_bytes,
-            problem=problem,
-            asides=before.asides if asides is None else asides,
+            **{"problem": None, **known, **changes},
         )
-        self._relay.told(self._told, renewed=renewed)
+        self._report(renewed=renewed)
+
+    def _report(self, *, renewed: bool) -> None:
+        self._call(self._journal.take_state, self._state, renewed)
+
+    def _call(self, function: Callable[..., None], *args: object) -> None:
+        """Have the event loop call a function of the journal."""
+        with contextlib.suppress(trio.RunFinishedError):  # the event loop has ended
+            self._loop.run_sync_soon(function, *args)

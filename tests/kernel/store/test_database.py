@@ -240,7 +240,7 @@ def test_a_migration_is_done_as_a_whole_or_not_at_all(
     with monkeypatch.context() as patched:
         patched.setattr(database, "MIGRATIONS", (*MIGRATIONS, halfway))
         with pytest.raises(sqlite3.OperationalError, match="nowhere"):
-            database._open(path, power=False, after_seq=0)
+            database._open(path, power=False, now=NOW, life="", after_seq=0, last=database.NOTHING)
     with opened(path) as found:
         assert (found.last_seq, found.aside) == (3, None)
         with pytest.raises(sqlite3.OperationalError, match="note"):

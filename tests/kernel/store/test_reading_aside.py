@@ -57,7 +57,8 @@ def test_all_that_was_set_aside_is_found_and_nothing_else(tmp_path: Path) -> Non
     made = []
     for number in range(3):
         path.write_text("no journal")
-        path.with_name("journal.db-wal").touch()
+        for ending in ("-wal", "-last"):
+            path.with_name(f"journal.db{ending}").touch()
         made.append(set_aside(path, NOW + number))
     path.touch()
     assert list(kept_aside(path)) == made

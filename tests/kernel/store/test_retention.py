@@ -9,7 +9,7 @@ import pytest
 
 from supervisor.kernel.store import retention
 from supervisor.kernel.store.database import Database, open_database
-from supervisor.kernel.store.retention import DAY_S, STEP_ROWS, Clocks, Retention
+from supervisor.kernel.store.retention import DAY_S, STEP_ROWS, Retention
 from supervisor.kernel.store.rows import EventRow, insert_entries
 from supervisor.kernel.store.settings import JournalLimits
 
@@ -27,8 +27,9 @@ class Clock:
         self.wall += seconds
         self.steady += seconds
 
-    def clocks(self) -> Clocks:
-        return Clocks(lambda: self.wall, lambda: self.steady)
+    def retention(self, **limits: float) -> Retention:
+        limited = JournalLimits(**limits)  # type: ignore[arg-type]
+        return Retention(limited, lambda: self.wall, lambda: self.steady)
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def seqs(database: Database) -> list[int]:
 
 
 def test_what_is_too_old_goes_and_the_rest_stays(database: Database, clock: Clock) -> None:
-    kept = Retention(JournalLimits(days=30), clock.clocks())
+    kept = clock.retention(days=30)
     fill(database, 10, NOW - 31 * DAY_S)
     fill(database, 5, NOW - 29 * DAY_S)
     tend(kept, database)
@@ -80,7 +81,7 @@ def test_what_is_too_much_goes_oldest_first_in_bounded_steps(
     database: Database, clock: Clock
 ) -> None:
     limit = 4 << 20
-    kept = Retention(JournalLimits(size_bytes=limit), clock.clocks())
+    kept = clock.retention(size_bytes=limit)
     fill(database, 40_000)
     steps = tend(kept, database)
     assert steps >= 25_000 / STEP_ROWS
@@ -96,10 +97,10 @@ def test_the_file_follows_when_the_limit_is_lowered(
 ) -> None:
     monkeypatch.setattr(retention, "FREE_BYTES", 1 << 20)
     fill(database, 40_000)
-    tend(Retention(JournalLimits(), clock.clocks()), database)
+    tend(clock.retention(), database)
     checkpoint(database)
     before = database.path.stat().st_size
-    steps = tend(Retention(JournalLimits(size_bytes=2 << 20), clock.clocks()), database)
+    steps = tend(clock.retention(size_bytes=2 << 20), database)
     assert steps < 20
     checkpoint(database)
     assert database.path.stat().st_size < min(4 << 20, before / 3)
@@ -110,7 +111,7 @@ def checkpoint(database: Database) -> None:
 
 
 def test_a_file_at_its_limit_does_not_grow(database: Database, clock: Clock) -> None:
-    kept = Retention(JournalLimits(size_bytes=2 << 20), clock.clocks())
+    kept = clock.retention(size_bytes=2 << 20)
     for _ in range(40):
         fill(database, 2000)
         tend(kept, database)
@@ -120,7 +121,7 @@ def test_a_file_at_its_limit_does_not_grow(database: Database, clock: Clock) -> 
 
 
 def test_patches_that_a_session_needs_stay(database: Database, clock: Clock) -> None:
-    kept = Retention(JournalLimits(days=1, size_bytes=1 << 20), clock.clocks())
+    kept = clock.retention(days=1, size_bytes=1 << 20)
     old = NOW - 2 * DAY_S
     database.connection.execute("INSERT INTO documents VALUES ('session', 'a', 2, x'00')")
     for session in ("a", "gone"):
@@ -139,7 +140,7 @@ def test_patches_that_a_session_needs_stay(database: Database, clock: Clock) -> 
 def test_more_patches_than_a_step_looks_at_do_not_keep_what_comes_after(
     database: Database, clock: Clock
 ) -> None:
-    kept = Retention(JournalLimits(size_bytes=4 << 20), clock.clocks())
+    kept = clock.retention(size_bytes=4 << 20)
     database.connection.execute("INSERT INTO documents VALUES ('session', 'a', 0, x'00')")
     fill(database, STEP_ROWS + 10, event="session:patch", session_id="a", revision=1)
     fill(database, 20_000)
@@ -152,7 +153,7 @@ def test_more_patches_than_a_step_looks_at_do_not_keep_what_comes_after(
 def test_a_clock_that_was_set_makes_nothing_old_for_a_day(
     database: Database, clock: Clock, jump_s: float
 ) -> None:
-    kept = Retention(JournalLimits(days=30), clock.clocks())
+    kept = clock.retention(days=30)
     fill(database, 10, NOW - 29.9 * DAY_S)
     fill(database, 1)
     clock.wall += jump_s
@@ -166,7 +167,7 @@ def test_a_clock_that_was_set_makes_nothing_old_for_a_day(
 
 
 def test_an_entry_from_the_future_keeps_no_other(database: Database, clock: Clock) -> None:
-    kept = Retention(JournalLimits(days=30), clock.clocks())
+    kept = clock.retention(days=30)
     fill(database, 1, NOW + 1e9)
     fill(database, 10, NOW - 31 * DAY_S)
     fill(database, 1)
@@ -179,7 +180,7 @@ def test_the_count_is_right_after_the_file_was_opened_again(
 ) -> None:
     fill(database, 10, NOW - 31 * DAY_S)
     fill(database, 5)
-    tend(Retention(JournalLimits(days=30), clock.clocks()), database)
+    tend(clock.retention(days=30), database)
     fill(database, 2)
     again = open_database(database.path, power=False, now=NOW)
     assert (again.events, again.last_seq) == (7, 17)
