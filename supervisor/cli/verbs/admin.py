@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from supervisor.cli import configured
+from supervisor.cli.background import own_program
 from supervisor.cli.daemon_options import HttpOptions, with_config
 from supervisor.cli.exit_status import NoError, exit_unless
 from supervisor.cli.options import Subverbs, example, with_directories, with_json, with_socket
@@ -233,15 +232,6 @@ def uninstall() -> None:
     if failed or subprocess.call([*systemctl, "daemon-reload"]):
         words = "systemctl --user daemon-reload && systemctl --user stop stdiod"
         raise NoError(f"systemctl failed; where systemd runs the daemon, what is left is\n{words}")
-
-
-def own_program() -> str:
-    """Return the absolute path of `stdiod`; raises `NoError`."""
-    beside = str(Path(sys.executable).parent)
-    program = shutil.which("stdiod", path=beside) or shutil.which("stdiod")
-    if program is None:
-        raise NoError("there is no program `stdiod` beside this Python, and none in PATH")
-    return program
 
 
 def quoted(word: str) -> str:
