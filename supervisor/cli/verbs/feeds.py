@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from itertools import cycle
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import click
 import msgspec
@@ -359,65 +359,57 @@ def tell_of_replaced(path: Path) -> None:
             remark(words)
 
 
-class TranscriptWriter:
+@contextlib.contextmanager
+def _new_file(path: Path | None) -> Iterator[IO[bytes] | None]:
+    """Make a file for its owner alone; None is stdout. Raises `NoError` if it cannot be written."""
+    if path is None:
+        yield None
+        return
+    tell_of_replaced(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+            yield file
+    except OSError as error:
+        raise NoError(f"{path} cannot be written: {error.strerror}") from None
+
+
+class _Transcript:
     """A growing transcript; its last line says that it has ended, however it ends."""
 
-    def __init__(self, path: Path | None) -> None:
-        """Make the file, for its owner alone; None is stdout. Raises `NoError`."""
-        self.entries = 0
-        self.missing_bytes = 0
-        self.ended = False
-        self._begun = False
-        self._path = path
-        self._file: IO[bytes] | None = None
+    def __init__(self, file: IO[bytes] | None) -> None:
+        self._file = file
         self._began_at = time.monotonic()
-        if path is not None:
-            tell_of_replaced(path)
-            try:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-                self._file = os.fdopen(os.open(path, flags, 0o600), "wb")
-            except OSError as error:
-                raise self._unwritable(error) from None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            try:
-                self._file.close()
-            except OSError as error:
-                raise self._unwritable(error) from None
+        self._begun = self._ended = False
+        self._entries = self._missing_bytes = 0
 
     def write(self, record: dict[str, Any]) -> None:
         line = msgspec.json.encode(record)
         self._begun = True
-        if "transcript" not in record:
-            self.entries += 1
+        self._entries += "transcript" not in record
         if record.get("event") == "missing":
-            self.missing_bytes += record.get("bytes", 0)
+            self._missing_bytes += record.get("bytes", 0)
         if record.get("event") == "ended":
-            self.ended = True
-            self.missing_bytes = record.get("missing_bytes", 0)
+            self._ended = True
+            self._missing_bytes = record.get("missing_bytes", 0)
         with _uninterrupted():
             if self._file is None:
                 echo_json(line)
-                return
-            try:
+            else:
                 self._file.write(line + b"\n")
                 self._file.flush()
-            except OSError as error:
-                raise self._unwritable(error) from None
 
     def end(self, why: str) -> None:
         """Write the end, if there was a beginning and the daemon wrote no end."""
-        if self._begun and not self.ended:
+        if self._begun and not self._ended:
             elapsed_s = round(time.monotonic() - self._began_at, 6)
             ended = {"at_s": elapsed_s, "from": "recorder", "event": "ended"}
-            self.write({**ended, "missing_bytes": self.missing_bytes, "why": why})
+            self.write({**ended, "missing_bytes": self._missing_bytes, "why": why})
 
-    def _unwritable(self, error: OSError) -> NoError:
-        return NoError(f"{self._path} cannot be written: {error.strerror}")
+    def report(self, output: Path | None) -> None:
+        lost = self._missing_bytes
+        tail = f"; {lost} bytes are missing, it was too fast" if lost else ""
+        remark(f"{self._entries} entries{'' if output is None else f' in {output}'}{tail}")
 
 
 @contextlib.contextmanager
@@ -447,15 +439,7 @@ def _uninterrupted() -> Iterator[None]:
     "--restart", is_flag=True, help="Replace its process first, so that the recording is complete."
 )
 @with_socket
-def record(
-    *,
-    modules: tuple[str, ...],
-    output: Path | None,
-    seconds: float | None,
-    until_exit: bool,
-    restart: bool,
-    socket: Path,
-) -> None:
+def record(*, modules: tuple[str, ...], output: Path | None, socket: Path, **options: Any) -> None:
     """Record what MODULE and the daemon say to each other, without a restart.
 
     A transcript holds EVERYTHING that is said, passwords and keys included: read it before you
@@ -464,17 +448,17 @@ def record(
     module, *others = modules
     if others:
         raise click.UsageError("a transcript is of one module; record the others beside it")
-    args = given_args(module=module, until_exit=until_exit, restart=restart, seconds=seconds)
-    with DaemonClient(socket) as client, TranscriptWriter(output) as transcript:
+    with DaemonClient(socket) as client, _new_file(output) as file:
+        transcript = _Transcript(file)
 
         def keep(event: dict[str, Any], _: bytes) -> None:
             transcript.write(event.get("fields") or {})
 
         try:
-            answer = client.own("record", args, keep)
+            answer = client.own("record", given_args(module=module, **options), keep)
         except KeyboardInterrupt:
             transcript.end("Ctrl-C")
-            _report(transcript, output)
+            transcript.report(output)
             raise click.exceptions.Exit(INTERRUPTED) from None
         except NoDaemonError:
             transcript.end("the daemon went away")
@@ -483,11 +467,4 @@ def record(
             transcript.end(str(answer.error.get("message")))
             result_of(answer, as_json=False, module=module)
         transcript.end("the daemon ended it")
-    _report(transcript, output)
-
-
-def _report(transcript: TranscriptWriter, output: Path | None) -> None:
-    lost = transcript.missing_bytes
-    tail = f"; {lost} bytes are missing, it was too fast" if lost else ""
-    where = "" if output is None else f" in {output}"
-    remark(f"{transcript.entries} entries{where}{tail}")
+    transcript.report(output)

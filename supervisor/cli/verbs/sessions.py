@@ -240,15 +240,7 @@ _COURSE = frozenset(
 @click.option("--reject", is_flag=True, help="Do not wait if the session already serves a prompt.")
 @click.option("--timeout", "timeout_s", type=SECONDS, help="Instead of the module's own.")
 @with_daemon
-def prompt(
-    *,
-    session_id: str,
-    text: str,
-    priority: str,
-    reject: bool,
-    timeout_s: float | None,
-    daemon: DaemonVerb,
-) -> None:
+def prompt(*, session_id: str, text: str, reject: bool, daemon: DaemonVerb, **options: Any) -> None:
     """Give SESSION a prompt: TEXT, or - to read it from stdin.
 
     The answer goes to stdout as it is said; thoughts, tool calls and the wait for another prompt
@@ -258,9 +250,8 @@ def prompt(
     args = given_args(
         session_id=session_id,
         content=sys.stdin.read() if text == "-" else text,
-        priority=priority,
         conflict_strategy="reject" if reject else "queue",
-        timeout_s=timeout_s,
+        **options,
     )
     printer, said = EventPrinter(), ""
 
