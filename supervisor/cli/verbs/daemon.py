@@ -98,18 +98,13 @@ def _plan_lines(plan: dict[str, Any]) -> Iterator[str]:
     for one in [*plan["quarantined"], *plan.get("unrunnable", ())]:
         mark = click.style("!", fg="red")
         yield f"{mark} {one_line(one['descriptor'])}: {one_line(one['reason'])}"
-    yield from _policy(plan.get("policy_problem"), plan.get("policy"))
+    if plan.get("policy_problem") is not None:
+        for line in plan["policy_problem"].splitlines():
+            yield f"{click.style('!', fg='red')} {one_line(line)}"
+        yield "  the last good policy stays in use"
+    elif plan.get("policy") is not None:
+        yield f"the policy {one_line(plan['policy'])} was read"
     yield _plan_summary(plan)
-
-
-def _policy(problem: str | None, path: str | None) -> Iterator[str]:
-    if problem is None:
-        if path is not None:
-            yield f"the policy {one_line(path)} was read"
-        return
-    mark = click.style("!", fg="red")
-    yield from (f"{mark} {one_line(line)}" for line in problem.splitlines())
-    yield "  the last good policy stays in use"
 
 
 def _head(mark: str, colour: str, one: dict[str, Any]) -> str:

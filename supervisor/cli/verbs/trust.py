@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from supervisor.cli import configured
+from supervisor.cli.client import given_args
 from supervisor.cli.exit_status import NoError, remark
 from supervisor.cli.lock_file import lock_holder, socket_lock
 from supervisor.cli.options import example, with_json
@@ -19,8 +20,6 @@ from supervisor.daemon.project_trust import TrustStoreError, trusted_projects
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-    from supervisor.daemon.config_file import Config
 
 
 class _Folder(click.Path):
@@ -103,9 +102,15 @@ def _trust(project: Project) -> None:
     for directory in configured.no_directories(config.directories or ()):
         remark(f"{one_line(str(directory))} is not a directory yet")
     click.echo(f"trusted {one_line(str(project.file))}")
-    for label, words in _said(config):
-        click.echo(f"  {dim(label.ljust(12))}{one_line(words)}")
-    _tell_next(project)
+    said = {"directories": ", ".join(map(str, config.directories or ()))}
+    said |= given_args(policy=config.policy, http=config.http)
+    for label, words in said.items():
+        click.echo(f"  {dim(label.ljust(12))}{one_line(str(words))}")
+    if _runs(project):
+        rest = "other changes take effect after `stdiod down` and `stdiod up`"
+        click.echo(f"its daemon is running: `stdiod reload` applies a new policy; {rest}")
+    else:
+        click.echo("`stdiod up` starts its daemon")
 
 
 def _policy(path: Path) -> bytes:
@@ -122,24 +127,6 @@ def _policy(path: Path) -> bytes:
     for finding in policy.findings:
         click.echo(f"{told(str(path), finding)} ({click.style('warning', fg='yellow')})", err=True)
     return read[0]
-
-
-def _said(config: Config) -> list[tuple[str, str]]:
-    """Return what a project's file allows."""
-    found = [("directories", ", ".join(map(str, config.directories or ())))]
-    if config.policy is not None:
-        found.append(("policy", str(config.policy)))
-    if config.http is not None:
-        found.append(("http", config.http))
-    return found
-
-
-def _tell_next(project: Project) -> None:
-    if _runs(project):
-        rest = "other changes take effect after `stdiod down` and `stdiod up`"
-        click.echo(f"its daemon is running: `stdiod reload` applies a new policy; {rest}")
-    else:
-        click.echo("`stdiod up` starts its daemon")
 
 
 def _runs(project: Project) -> bool:
