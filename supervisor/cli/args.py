@@ -115,8 +115,7 @@ def _word(text: str) -> Word:
         return Word(key, rest, is_json=False)
     value, problems = read_value(rest.encode("utf-8", "surrogateescape"))
     if problems:
-        why = "; ".join(str(one).removesuffix("; is the file still being written?")
-                        for one in problems)  # fmt: skip
+        why = "; ".join(str(one).removesuffix(_HALF_WRITTEN) for one in problems)
         hint = f"; for a text, write {key[:-1]}={rest}" if rest.strip() else ""
         if rest.startswith("@"):
             hint = "; --args @FILE reads all args from a file, as one JSON object"

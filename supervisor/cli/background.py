@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import select
+import shutil
 import subprocess
 import sys
 import time
@@ -42,6 +43,15 @@ TRY_S = 0.05
 _TAIL_BYTES = 1 << 16
 _TAIL_LINES = 15
 _PROGRAM = Path(__file__).with_name("__main__.py")
+
+
+def own_program() -> str:
+    """Return the absolute path of `stdiod`; raises `NoError`."""
+    beside = str(Path(sys.executable).parent)
+    program = shutil.which("stdiod", path=beside) or shutil.which("stdiod")
+    if program is None:
+        raise NoError("there is no program `stdiod` beside this Python, and none in PATH")
+    return program
 
 
 def place(socket: Path, data_dir: Path, config: Path | None) -> list[str]:

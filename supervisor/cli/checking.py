@@ -14,6 +14,7 @@ from protocol.connection import HostCalled
 from protocol.descriptor.model import Descriptor, Lifecycle
 from protocol.errors import Failure, Outcome, Reason, Success
 from supervisor.cli.one_module import log_from, scratch_folder
+from supervisor.cli.terminal import Ticker, one_line
 from supervisor.conformance import plays
 from supervisor.conformance.clauses import Report
 from supervisor.conformance.examination import Examination, Permission
@@ -38,11 +39,12 @@ def examine_all(
     descriptors: Sequence[Descriptor],
     permission: Permission,
     policy: Policy,
-    steps: Steps,
+    ticker: Ticker,
     tell: Callable[[Report], None],
 ) -> None:
     """Examine modules, and report each as soon as its examination ends."""
     log_from(logging.CRITICAL)
+    steps = Steps(ticker)
 
     async def examine(folder: Path) -> None:
         log_files = LogFiles(folder / "logs")
@@ -63,29 +65,27 @@ def examine_all(
 
 
 class Steps:
-    """The steps of the examination, reported to the user."""
+    """The steps of the examination; a long one is reported once, unless a terminal shows it."""
 
-    def __init__(self, begins: Callable[[str], None], waits: Callable[[str], None]) -> None:
-        """`begins` gets each step, `waits` gets a long step once."""
-        self._begins = begins
-        self._waits = waits
+    def __init__(self, ticker: Ticker) -> None:
+        self._ticker = ticker
         self._begun = 0
         self._words = ""
 
     def begin(self, words: str) -> None:
         self._begun += 1
         self._words = words
-        self._begins(words)
+        self._ticker.show(one_line(words))
 
     async def tell_of_waits(self) -> None:
         """Report each step that takes longer than `WAIT_S`, or up to twice that."""
         told = 0
-        while True:
+        while not self._ticker.live:
             begun = self._begun
             await trio.sleep(WAIT_S)
             if told != begun == self._begun:
                 told = begun
-                self._waits(self._words)
+                self._ticker.line(f"stdiod: {one_line(self._words.strip())}; no answer yet")
 
 
 def answer(policy: Policy, descriptor: Descriptor, asked: HostCalled) -> Outcome:

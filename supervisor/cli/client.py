@@ -94,12 +94,12 @@ class DaemonClient(BlockingClient):
             words = f"the daemon on {self.path} gave no answer in {ANSWER_S:g} s; it may be stopped"
             raise NoDaemonError(words) from None
 
-    def chosen(self, modules: tuple[str, ...], *, every: bool, wanted: bool = False) -> list[str]:
-        """Return the typed names, or with `every` those of all enabled modules.
+    def chosen(self, modules: tuple[str, ...], *, wanted: bool = False) -> list[str]:
+        """Return the typed names; without one, those of all enabled modules.
 
         With `wanted`, of those that are wanted up.
         """
-        if not every:
+        if modules:
             return list(dict.fromkeys(modules))
         entries: list[dict[str, Any]] = self.known("status").result["modules"]
         used = (one for one in entries if one["state"] != "disabled")

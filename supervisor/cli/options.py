@@ -193,7 +193,7 @@ def with_json(function: F) -> F:
 
 
 def with_modules(function: F) -> F:
-    """Add MODULE... and --all; the verb gets `modules` or `every`, for `chosen`."""
+    """Add MODULE... and --all; the verb gets no `modules` for all, see `DaemonClient.chosen`."""
 
     @functools.wraps(function)
     def checked(*, modules: tuple[str, ...], every: bool, **others: Any) -> Any:
@@ -201,7 +201,7 @@ def with_modules(function: F) -> F:
             raise click.UsageError("name modules or give --all, not both")
         if not modules and not every:
             raise click.UsageError("name a MODULE, or several, or give --all")
-        return function(modules=modules, every=every, **others)
+        return function(modules=modules, **others)
 
     all_of_them = click.option("--all", "every", is_flag=True, help="All modules instead.")
     named = click.argument("modules", metavar="[MODULE]...", nargs=-1, type=MODULE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,10 +12,8 @@ import msgspec
 
 from protocol.client import Answer
 from protocol.frames import one_line as one_json_line
-from supervisor.cli.client import SUPERVISOR, DaemonClient
 from supervisor.cli.exit_status import NO, remark
 from supervisor.cli.terminal import STEERING, cut, is_terminal, one_line, safe
-from supervisor.edge.bindings.blocking import OnEvent
 
 ONE_LINE_CHARS = 80
 """Shorter JSON stays on one line."""
@@ -104,23 +101,6 @@ def show_result(result: Any, text: str | Callable[[Any], str | None], *, as_json
 def show_message(event: dict[str, Any]) -> None:
     """Show what the daemon itself says among the events that it passes on."""
     remark(one_line(str(event.get("message"))))
-
-
-def own_result(
-    socket: Path,
-    op: str,
-    args: dict[str, Any] | None = None,
-    on_event: OnEvent | None = None,
-    *,
-    as_json: bool,
-) -> Any:
-    """Call an op of the daemon; a failure is printed and ends the verb.
-
-    With `on_event` it is followed to its end; else the daemon answers it at once.
-    """
-    with DaemonClient(socket) as client:
-        answer = client.known(op, args) if on_event is None else client.own(op, args, on_event)
-    return result_of(answer, as_json=as_json, module=SUPERVISOR, op=op)
 
 
 def result_of(answer: Answer, *, as_json: bool, module: str, op: str = "") -> Any:

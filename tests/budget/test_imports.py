@@ -43,6 +43,7 @@ STATUS = VERSION | {
     "supervisor.edge.bindings.blocking",
     "supervisor.cli.command_line",
     "supervisor.cli.configured",
+    "supervisor.cli.daemon_verb",
     "supervisor.cli.exit_status",
     "supervisor.cli.quantities",
     "supervisor.cli.project",

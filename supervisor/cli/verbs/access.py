@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import click
 
 from protocol.problem import quoted
-from supervisor.cli.client import SUPERVISOR, DaemonClient, given_args
+from supervisor.cli.daemon_verb import DaemonVerb, with_daemon
 from supervisor.cli.event_text import question_change, question_text
 from supervisor.cli.exit_status import NoError, exit_unless
 from supervisor.cli.options import (
@@ -27,11 +27,10 @@ from supervisor.cli.options import (
     example,
     with_directories,
     with_json,
-    with_socket,
 )
 from supervisor.cli.project import runtime_folder, socket_option
 from supervisor.cli.quantities import count, utc_second
-from supervisor.cli.results import own_result, print_json, result_of, show_message, show_result
+from supervisor.cli.results import print_json, show_message
 from supervisor.cli.terminal import one_line, safe, shell_word
 
 
@@ -39,9 +38,8 @@ from supervisor.cli.terminal import one_line, safe, shell_word
 @click.option(
     "-f", "--follow", is_flag=True, help="Keep showing new ones, and how each is decided."
 )
-@with_json
-@with_socket
-def approvals(*, follow: bool, as_json: bool, socket: Path) -> None:
+@with_daemon
+def approvals(*, follow: bool, daemon: DaemonVerb) -> None:
     """Show the questions of hooks and of the policy that wait for a person.
 
     `stdiod approve ID` answers one. --follow continues until Ctrl-C (status 130); with --json,
@@ -53,12 +51,12 @@ def approvals(*, follow: bool, as_json: bool, socket: Path) -> None:
         if "approval" not in fields:  # a message of the daemon
             show_message(event)
         else:
-            show_result(fields, question_change, as_json=as_json)
+            daemon.show(fields, question_change)
 
     if follow:
-        own_result(socket, "approvals", {"follow": True}, show, as_json=as_json)
+        daemon.follow("approvals", show, follow=True)
     else:
-        show_result(own_result(socket, "approvals", as_json=as_json), _questions, as_json=as_json)
+        daemon.show(daemon.call("approvals"), _questions)
 
 
 def _questions(found: dict[str, Any]) -> None:
@@ -80,16 +78,9 @@ def _questions(found: dict[str, Any]) -> None:
     metavar="FIELD=VALUE",
     help="Fill in a field of its form; give it once for each.",
 )
-@with_json
-@with_socket
+@with_daemon
 def approve(
-    *,
-    question: str,
-    deny: bool,
-    answer: str | None,
-    entries: tuple[str, ...],
-    as_json: bool,
-    socket: Path,
+    *, question: str, deny: bool, answer: str | None, entries: tuple[str, ...], daemon: DaemonVerb
 ) -> None:
     """Answer the question ID: yes, unless an option says otherwise.
 
@@ -98,18 +89,19 @@ def approve(
     """
     if deny and answer is not None:
         raise click.UsageError("--deny and --answer are two answers; give one")
-    args: dict[str, Any] = {"id": question, "answer": "deny" if deny else answer or "allow"}
+    content: dict[str, str] = {}
     for entry in entries:
         field, equals, value = entry.partition("=")
         if not equals or not field:
             raise click.UsageError(f"--set {entry} is not FIELD=VALUE")
-        args.setdefault("content", {})[field] = value
-    found = own_result(socket, "approve", args, as_json=as_json)
-    if as_json:
-        print_json(found)
-        return
-    word = "allowed" if found["allowed"] else "denied"
-    click.echo(f"{one_line(str(found['id']))} is {word}", err=True)
+        content[field] = value
+    chosen = "deny" if deny else answer or "allow"
+    found = daemon.call("approve", id=question, answer=chosen, content=content or None)
+    daemon.show(found, _tell_decision)
+
+
+def _tell_decision(found: dict[str, Any]) -> None:
+    click.echo(f"{one_line(str(found['id']))} is {_word(found['allowed'])}", err=True)
 
 
 _FILE = click.Path(path_type=Path)
@@ -133,16 +125,14 @@ def policy() -> None:
     metavar="FILE",
     help="Decide by this file, for the modules of DIR..., without a daemon.",
 )
-@with_json
-@with_socket
+@with_daemon
 def explain(
     *,
     module: str,
     capability: str,
     directories: tuple[Path, ...],
     file: Path | None,
-    as_json: bool,
-    socket: Path,
+    daemon: DaemonVerb,
 ) -> None:
     """Say whether MODULE may do what CAPABILITY names, and by which rule.
 
@@ -152,20 +142,18 @@ def explain(
     if (file is None) is not (not directories):
         raise click.UsageError("--policy and DIR... go together: they stand in for the daemon")
     if file is None:
-        args = {"module": module, "capability": capability}
-        found = own_result(socket, "policy.explain", args, as_json=as_json)
+        found = daemon.call("policy.explain", module=module, capability=capability)
     else:
         found = _decided(file, directories, module, capability)
-    show_result(found, _print_decision, as_json=as_json)
+    daemon.show(found, _print_decision)
     exit_unless(_is_allowed(found))
 
 
 @policy.command(epilog=example("policy show"))
-@with_json
-@with_socket
-def show(*, as_json: bool, socket: Path) -> None:
+@with_daemon
+def show(*, daemon: DaemonVerb) -> None:
     """Show the policy in force: its file, its rules, and the answers that are remembered."""
-    show_result(own_result(socket, "policy.show", as_json=as_json), _print_policy, as_json=as_json)
+    daemon.show(daemon.call("policy.show"), _print_policy)
 
 
 def _print_policy(found: dict[str, Any]) -> None:
@@ -222,14 +210,10 @@ def check(*, file: Path, directories: tuple[Path, ...], as_json: bool) -> None:
 
 @policy.command(epilog=example("policy forget orchestrator"))
 @click.argument("module", type=MODULE)
-@with_json
-@with_socket
-def forget(*, module: str, as_json: bool, socket: Path) -> None:
+@with_daemon
+def forget(*, module: str, daemon: DaemonVerb) -> None:
     """Forget the remembered answers about MODULE, so that it is asked about again."""
-    with DaemonClient(socket) as client:
-        answer = client.own("policy.forget", {"module": module})
-    found = result_of(answer, as_json=as_json, module=SUPERVISOR, op="policy.forget")
-    show_result(found, _print_forgotten, as_json=as_json)
+    daemon.show(daemon.follow("policy.forget", module=module), _print_forgotten)
 
 
 def _print_forgotten(found: dict[str, Any]) -> None:
@@ -344,8 +328,7 @@ def token() -> None:
     metavar="N",
     help="How many requests a second it allows.  [default: any number]",
 )
-@with_json
-@with_socket
+@with_daemon
 def new(
     *,
     name: str,
@@ -353,50 +336,41 @@ def new(
     modules: tuple[str, ...],
     days: float | None,
     rate_per_s: float | None,
-    as_json: bool,
-    socket: Path,
+    daemon: DaemonVerb,
 ) -> None:
     """Make a token for NAME and print it. It is shown only once: the daemon keeps a digest."""
-    args = given_args(
-        name=name,
-        scopes=list(scopes) or None,
-        modules=list(modules) or None,
-        expires_s=None if days is None else days * DAY_S,
-        rate_per_s=rate_per_s,
+    expires_s = None if days is None else days * DAY_S
+    rights = {"scopes": scopes or None, "modules": modules or None}
+    found = daemon.call(
+        "token.new", name=name, expires_s=expires_s, rate_per_s=rate_per_s, **rights
     )
-    found = own_result(socket, "token.new", args, as_json=as_json)
-    if as_json:
-        print_json(found)
-        return
+    daemon.show(found, _print_token)
+
+
+def _print_token(found: dict[str, Any]) -> None:
     click.echo(found["token"])
     click.echo(_words(found), err=True)
 
 
 @token.command("list", epilog=example("token list"))
-@with_json
-@with_socket
-def list_(*, as_json: bool, socket: Path) -> None:
+@with_daemon
+def list_(*, daemon: DaemonVerb) -> None:
     """List the tokens, the oldest first. Their secrets are not stored."""
-    found = own_result(socket, "token.list", {}, as_json=as_json)
-    text = "\n".join(map(_words, found["tokens"])) or "no tokens"
-    show_result(found, text, as_json=as_json)
+    found = daemon.call("token.list")
+    daemon.show(found, "\n".join(map(_words, found["tokens"])) or "no tokens")
 
 
 @token.command(epilog=example("token revoke ada"))
 @click.argument("name", type=TOKEN)
-@with_json
-@with_socket
-def revoke(*, name: str, as_json: bool, socket: Path) -> None:
+@with_daemon
+def revoke(*, name: str, daemon: DaemonVerb) -> None:
     """Revoke the token of NAME, and close the connections that use it."""
-    found = own_result(socket, "token.revoke", {"name": name}, as_json=as_json)
-    show_result(found, f"the token {one_line(name)} is revoked", as_json=as_json)
+    daemon.show(daemon.call("token.revoke", name=name), f"the token {one_line(name)} is revoked")
 
 
 def _words(one: dict[str, Any]) -> str:
     expires = one["expires"]
-    until = "until it is revoked"
-    if expires is not None:
-        until = f"until {utc_second(expires)}"
+    until = "until it is revoked" if expires is None else f"until {utc_second(expires)}"
     scopes, modules = ", ".join(one["scopes"]) or "nothing", ", ".join(one["modules"]) or "none"
     rate = f", {one['rate_per_s']:g} requests a second" if one["rate_per_s"] else ""
     whose = f"the page of {one['page_of']}, " if one.get("page_of") else ""
@@ -411,37 +385,27 @@ _ANY_ADDRESS = {"0.0.0.0": "localhost", "::": "localhost"}  # noqa: S104 - repla
 @click.command(epilog=example("page", "page --no-browser --scope read"))
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @with_scopes("What the page may do; repeat it for more.  [default: all that you may]")
-@with_json
-@with_socket
+@with_daemon
 def page(
-    *,
-    no_browser: bool,
-    scopes: tuple[str, ...],
-    modules: tuple[str, ...],
-    as_json: bool,
-    socket: Path,
+    *, no_browser: bool, scopes: tuple[str, ...], modules: tuple[str, ...], daemon: DaemonVerb
 ) -> None:
     """Print an address that logs a browser in to the page, and open it where there is a display.
 
     The address works once, within a minute. The login lasts 12 hours; `stdiod token list` shows
     it, and `stdiod token revoke` ends it.
     """
-    args = given_args(scopes=list(scopes) or None, modules=list(modules) or None)
-    with DaemonClient(socket) as client:
-        asked = client.known("status")
-        status = result_of(asked, as_json=as_json, module=SUPERVISOR, op="status")
-        served = _served(status["daemon"], socket)
-        answer = client.known("page.login", args)
-    login = result_of(answer, as_json=as_json, module=SUPERVISOR, op="page.login")
+    served = _served(daemon.call("status")["daemon"], daemon.socket)
+    login = daemon.call("page.login", scopes=scopes or None, modules=modules or None)
     url = f"{served}/login?code={login.pop('code')}"
-    if as_json:
-        print_json({"url": url, **login})
-    else:
-        click.echo(url)
-        code_s, hours = login["code_s"], login["login_s"] / 3600
-        click.echo(f"it works once, within {code_s:g} s, and logs in for {hours:g} h", err=True)
+    daemon.show({"url": url, **login}, _print_login)
     if not no_browser and _has_display():
         _open(url)
+
+
+def _print_login(login: dict[str, Any]) -> None:
+    click.echo(login["url"])
+    code_s, hours = login["code_s"], login["login_s"] / 3600
+    click.echo(f"it works once, within {code_s:g} s, and logs in for {hours:g} h", err=True)
 
 
 def _served(daemon: dict[str, Any], socket: Path) -> str:

@@ -1,10 +1,10 @@
-"""`stdiod doctor` and `service`: what a daemon needs, and systemd that runs it."""
+"""The verbs of whoever runs a daemon: `doctor`, `trust`, `service` and `gateway`."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,21 +13,35 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from supervisor.cli import configured
-from supervisor.cli.daemon_options import HttpOptions, with_config
-from supervisor.cli.exit_status import NoError, exit_unless
+from supervisor.cli.background import own_program
+from supervisor.cli.client import given_args
+from supervisor.cli.daemon_options import HttpOptions, with_config, with_gateway_options
+from supervisor.cli.exit_status import NoError, exit_unless, remark
+from supervisor.cli.lock_file import lock_holder, socket_lock
 from supervisor.cli.options import Subverbs, example, with_directories, with_json, with_socket
 from supervisor.cli.project import (
+    FILE,
     Project,
+    TrustState,
     absolute_socket,
     default_data_dir,
     default_socket,
     here,
+    is_shared,
+    judged,
+    nearest,
     own_daemon,
+    why_none,
 )
-from supervisor.cli.results import print_document
+from supervisor.cli.quantities import utc_second
+from supervisor.cli.results import print_document, print_json
 from supervisor.cli.terminal import dim, one_line
+from supervisor.daemon.project_trust import TrustStoreError, trusted_projects
+from supervisor.policy.http_exposure import SOCK
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from supervisor.cli.machine import DoctorFinding
 
 
@@ -119,6 +133,160 @@ def _print_findings(findings: list[DoctorFinding]) -> None:
             click.echo(dim(f"         | {one_line(line)}"))
         if one.hint is not None:
             click.echo(f"       -> {one_line(one.hint)}")
+
+
+class _Folder(click.Path):
+    """A folder; shells are offered the trusted ones too."""
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the matching trusted folders, and leave the others to the shell."""
+        from click.shell_completion import CompletionItem
+
+        try:
+            known = list(trusted_projects().read())
+        except TrustStoreError:
+            known = []
+        found = [CompletionItem(one) for one in known if one.startswith(incomplete)]
+        return [*found, *super().shell_complete(ctx, param, incomplete)]
+
+
+@click.command(epilog=example("trust", "trust --list", "trust --revoke ~/shop"))
+@click.argument(
+    "folder", metavar="[FOLDER]", required=False, type=_Folder(file_okay=False, path_type=Path)
+)
+@click.option("--list", "only_list", is_flag=True, help="List what is trusted, and change nothing.")
+@click.option("--revoke", is_flag=True, help="Trust it no longer; a running daemon keeps running.")
+@with_json
+def trust(folder: Path | None, only_list: bool, revoke: bool, as_json: bool) -> None:
+    """Trust the project of FOLDER, or of the working directory: the nearest stdiod.toml upwards.
+
+    Read the file first: its modules run as you. From then on, every command in its folder or below
+    uses the project's own daemon, which `stdiod up` starts as the file says. When the file or the
+    policy that it names changes, no daemon is started before you trust it again; --list shows such
+    projects.
+    """
+    if only_list and (folder is not None or revoke):
+        raise click.UsageError("--list goes with neither FOLDER nor --revoke")
+    if as_json and not only_list:
+        raise click.UsageError("--json goes with --list")
+    try:
+        if only_list:
+            _list(as_json=as_json)
+        elif revoke:
+            _revoke(folder)
+        else:
+            _trust(_chosen(folder))
+    except TrustStoreError as error:
+        raise NoError(str(error)) from None
+
+
+def _chosen(folder: Path | None) -> Project:
+    start = (folder or Path.cwd()).resolve()
+    project = nearest(start)
+    if project is not None:
+        return project
+    if is_shared(start) and (start / FILE).exists():
+        words = f"it would be that of every folder below; `--config {start / FILE}` uses the file"
+        raise NoError(f"{start} cannot be a project: {words}")
+    raise NoError(
+        f"there is no {FILE} of yours in {start} or above; make one that says where the modules "
+        'are, such as: directories = ["modules"]'
+    )
+
+
+def _trust(project: Project) -> None:
+    from supervisor.daemon.config_file import ConfigError, config_bytes, parse_config
+
+    try:
+        str(project.folder).encode()
+    except UnicodeEncodeError:
+        raise NoError(f"{project.folder} cannot be trusted: its path is not UTF-8") from None
+    try:
+        data = config_bytes(project.file)
+        config = parse_config(data, project.file, of_project=True)
+    except ConfigError as error:
+        raise NoError(f"nothing is trusted:\n{error}") from None
+    files = {project.file: data}
+    if config.policy is not None:
+        files[config.policy] = _policy(config.policy)
+    trusted_projects().trust(project.folder, files)
+    for directory in configured.no_directories(config.directories or ()):
+        remark(f"{one_line(str(directory))} is not a directory yet")
+    click.echo(f"trusted {one_line(str(project.file))}")
+    said = {"directories": ", ".join(map(str, config.directories or ()))}
+    said |= given_args(policy=config.policy, http=config.http)
+    for label, words in said.items():
+        click.echo(f"  {dim(label.ljust(12))}{one_line(str(words))}")
+    if _runs(project):
+        rest = "other changes take effect after `stdiod down` and `stdiod up`"
+        click.echo(f"its daemon is running: `stdiod reload` applies a new policy; {rest}")
+    else:
+        click.echo("`stdiod up` starts its daemon")
+
+
+def _policy(path: Path) -> bytes:
+    from supervisor.kernel.grants.operator_policy import read_policy
+    from supervisor.policy.policy_file import PolicyError
+    from supervisor.policy.toml_document import told
+
+    read: list[bytes] = []
+    try:
+        # The bytes that are checked are the bytes that are returned.
+        policy = read_policy(path, read.append)
+    except PolicyError as error:
+        raise NoError(f"nothing is trusted:\n{error}") from None
+    for finding in policy.findings:
+        click.echo(f"{told(str(path), finding)} ({click.style('warning', fg='yellow')})", err=True)
+    return read[0]
+
+
+def _runs(project: Project) -> bool:
+    return lock_holder(socket_lock(project.socket)) is not None
+
+
+def _revoke(folder: Path | None) -> None:
+    wanted = (folder or Path.cwd()).resolve()
+    store = trusted_projects()
+    known = store.read()
+    found = next((one for one in (wanted, *wanted.parents) if str(one) in known), None)
+    if found is None or not store.revoke(found):
+        raise NoError(
+            f"{wanted} is in no project that is trusted; `stdiod trust --list` lists them"
+        )
+    click.echo(f"{one_line(str(found))} is no longer trusted")
+    project = Project(found, TrustState.UNTRUSTED)
+    if _runs(project):
+        click.echo(f"its daemon goes on: `stdiod --socket {project.socket} down` ends it", err=True)
+
+
+def _list(*, as_json: bool) -> None:
+    projects = [_entry(folder, one.trusted_at) for folder, one in trusted_projects().read().items()]
+    if as_json:
+        print_json({"projects": projects})
+        return
+    for one in projects:
+        when = utc_second(one["trusted_at"])
+        words = "" if one["problem"] is None else f"; {one['problem']}"
+        click.echo(f"{one_line(one['folder'])}  {dim(f'since {when}')}{one_line(words)}")
+    if not projects:
+        click.echo("no project is trusted")
+
+
+def _entry(name: str, trusted_at: float) -> dict[str, Any]:
+    folder = Path(name)
+    project = judged(folder)
+    problem = why_none(folder)
+    if problem is None and project.standing is TrustState.CHANGED:
+        problem = f"{project.changed} has changed since"
+    return {
+        "folder": name,
+        "trusted_at": trusted_at,
+        "problem": problem,
+        "socket": str(project.socket),
+        "data_dir": str(project.data_dir),
+    }
 
 
 UNIT = """\
@@ -235,15 +403,6 @@ def uninstall() -> None:
         raise NoError(f"systemctl failed; where systemd runs the daemon, what is left is\n{words}")
 
 
-def own_program() -> str:
-    """Return the absolute path of `stdiod`; raises `NoError`."""
-    beside = str(Path(sys.executable).parent)
-    program = shutil.which("stdiod", path=beside) or shutil.which("stdiod")
-    if program is None:
-        raise NoError("there is no program `stdiod` beside this Python, and none in PATH")
-    return program
-
-
 def quoted(word: str) -> str:
     """Quote a word for ExecStart= of a unit; raises `NoError` for one with several lines."""
     if "\n" in word or "\r" in word:
@@ -266,3 +425,41 @@ def _unit_path() -> Path:
     named = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     home = named if named.is_absolute() else Path.home() / ".config"
     return home / "systemd" / "user" / "stdiod.service"
+
+
+@click.command(epilog=example("gateway", "gateway --http 127.0.0.1:8700"))
+@with_gateway_options
+@with_socket
+@click.pass_context
+def gateway(ctx: click.Context, *, config: Path | None, http: HttpOptions, socket: Path) -> None:
+    """Serve HTTP for the daemon on the socket, until Ctrl-C.
+
+    A daemon with --http runs one itself, so this is for one without. It may come and go: while it
+    is away, requests are answered with 503 and Retry-After.
+    """
+    from supervisor.daemon.gateway import SOCKET_NAME, command, listening
+    from supervisor.faces.control_socket import SocketPathError, SocketTakenError
+
+    del config  # `configured` has read it
+    exposure = http.exposure(ctx, SOCK)
+    if exposure is None:
+        raise click.UsageError("--http: off serves nothing: say sock or HOST:PORT", ctx)
+    with contextlib.ExitStack() as kept:
+        try:
+            listeners = kept.enter_context(listening(exposure, socket))
+        except (SocketPathError, SocketTakenError) as error:
+            raise NoError(str(error)) from None
+        remark(f"HTTP is at {listeners.address}, for the daemon on {socket}; Ctrl-C ends it")
+        for one in listeners.sockets:
+            one.set_inheritable(True)
+        _keep_lock(socket.with_name(SOCKET_NAME))
+        os.execv(sys.executable, command(listeners, socket))  # noqa: S606 - it becomes that
+
+
+def _keep_lock(path: Path) -> None:
+    """Own the path of a Unix socket beyond `exec`: its lock is held by an open file."""
+    lock = path.with_name(f"{path.name}.lock").resolve()
+    for one in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # that of the folder itself
+            if one.readlink() == lock:
+                os.set_inheritable(int(one.name), True)

@@ -8,23 +8,16 @@ import shutil
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
 
-from supervisor.cli.client import given_args
+from supervisor.cli.daemon_verb import DaemonVerb, with_daemon
 from supervisor.cli.exit_status import NoError
-from supervisor.cli.options import TEXT, example, with_json, with_socket
+from supervisor.cli.options import TEXT, example
 from supervisor.cli.quantities import count, size, utc_stamp
-from supervisor.cli.results import compact, own_result, print_json, show_result
-from supervisor.cli.terminal import (
-    column_widths,
-    dim,
-    is_terminal,
-    one_line,
-    table_line,
-)
+from supervisor.cli.results import compact
+from supervisor.cli.terminal import column_widths, dim, is_terminal, one_line, table_line
 
 OPENER = "xdg-open"
 
@@ -42,43 +35,33 @@ def asset() -> None:
 @click.option("--session", "session_id", type=TEXT, metavar="ID", help="Only those of a session.")
 @click.option("--module", type=TEXT, metavar="NAME", help="Only those of a module.")
 @click.option("--request", "request_id", type=TEXT, metavar="ID", help="Only those of a request.")
-@with_json
-@with_socket
-def list_assets(*, as_json: bool, socket: Path, **wanted: str | None) -> None:
+@with_daemon
+def list_assets(*, daemon: DaemonVerb, **wanted: str | None) -> None:
     """List assets, the oldest first."""
-    found = own_result(socket, "asset.list", given_args(**wanted), as_json=as_json)
-    show_result(found, assets_text, as_json=as_json)
+    daemon.show(daemon.call("asset.list", **wanted), assets_text)
 
 
 @asset.command(epilog=example("asset show rain.svg"))
 @click.argument("asset", type=TEXT)
-@with_json
-@with_socket
-def show(asset: str, *, as_json: bool, socket: Path) -> None:
+@with_daemon
+def show(asset: str, *, daemon: DaemonVerb) -> None:
     """Show all that is known about ASSET, without looking at its file."""
-    found = own_result(socket, "asset.show", {"asset": asset}, as_json=as_json)
-    show_result(found, asset_text, as_json=as_json)
+    daemon.show(daemon.call("asset.show", asset=asset), asset_text)
 
 
 @asset.command("open", epilog=example("asset open rain.svg"))
 @click.argument("asset", type=TEXT)
 @click.option("--print", "only_print", is_flag=True, help="Print the path, even on a terminal.")
-@with_json
-@with_socket
-def open_asset(asset: str, *, only_print: bool, as_json: bool, socket: Path) -> None:
+@with_daemon
+def open_asset(asset: str, *, only_print: bool, daemon: DaemonVerb) -> None:
     """Open ASSET, after checking that it is still the same file.
 
     Opens it with $STDIOD_OPENER, else xdg-open. With --print, or without a terminal, prints its
     path.
     """
-    found = own_result(socket, "asset.read", {"asset": asset}, as_json=as_json)
-    path = str(found["path"])
-    if as_json:
-        print_json(found)
-    elif only_print or not is_terminal(sys.stdout):
-        click.echo(path)
-    else:
-        _open(path)
+    plain = only_print or not is_terminal(sys.stdout)
+    found = daemon.call("asset.read", asset=asset)
+    daemon.show(found, str(found["path"]) if plain else lambda found: _open(str(found["path"])))
 
 
 def _open(path: str) -> None:

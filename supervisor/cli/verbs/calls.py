@@ -18,11 +18,10 @@ from protocol.errors import Reason
 from protocol.json_document import read_document
 from supervisor.cli.args import ARGS_MIB, Word, args_of, read_args, read_words
 from supervisor.cli.client import ANSWER_S, SUPERVISOR, DaemonClient, given_args
+from supervisor.cli.daemon_verb import DaemonVerb, with_daemon
 from supervisor.cli.event_text import EventPrinter, log_line
 from supervisor.cli.exit_status import (
     INTERRUPTED,
-    NO,
-    OK,
     NoDaemonError,
     NoError,
     exit_unless,
@@ -38,11 +37,9 @@ from supervisor.cli.options import (
     TEXT,
     Subverbs,
     example,
-    with_json,
-    with_socket,
 )
 from supervisor.cli.quantities import duration
-from supervisor.cli.results import echo_json, own_result, print_json, print_laid_out
+from supervisor.cli.results import echo_json, print_json, print_laid_out
 from supervisor.cli.terminal import dim, is_terminal, one_line
 from supervisor.edge.bindings.blocking import OnEvent, RequestTimeoutError
 from supervisor.policy.session import plan_problems
@@ -105,8 +102,7 @@ _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
     metavar="FILE",
     help="With --descriptor: record a transcript, which only its owner can read.",
 )
-@with_json
-@with_socket
+@with_daemon
 def invoke(
     *,
     module: str,
@@ -118,8 +114,7 @@ def invoke(
     timeout_s: float | None,
     descriptor: Path | None,
     record: Path | None,
-    as_json: bool,
-    socket: Path,
+    daemon: DaemonVerb,
 ) -> None:
     """Call OP of MODULE.
 
@@ -138,48 +133,43 @@ def invoke(
     daemon is there, 130 after Ctrl-C.
     """
     if op is None:
-        raise click.UsageError(_no_op(module, None if descriptor else socket))
+        raise click.UsageError(_no_op(module, None if descriptor else daemon))
     if record is not None and descriptor is None:
         hint = "of a module of a daemon: `stdiod record MODULE`"
         raise click.UsageError(f"--record needs --descriptor; {hint}")
     if line_by_line and (descriptor is not None or given in ("-", "@-")):
         other = "--descriptor" if descriptor is not None else f"--args {given}"
         raise click.UsageError(f"--stdin and {other} do not go together")
-    content: dict[str, Any] = {"op": op, "args": read_args(given)}
+    args = read_args(given)
+    content = given_args(op=op, args=args, session_id=session_id, timeout_s=timeout_s)
     typed = read_words(words)
-    if session_id is not None:
-        content["session_id"] = session_id
-    if timeout_s is not None:
-        content["timeout_s"] = timeout_s
-    show = Shown(as_json=as_json, with_daemon=descriptor is None)
+    show = Shown(as_json=daemon.as_json, with_daemon=descriptor is None)
     if line_by_line:
-        with DaemonClient(socket) as client:
-            add_words(client, module, content, typed)
-            well = answer_lines(client, module, content, show)
-        raise click.exceptions.Exit(OK if well else NO)
+        with daemon.connect() as client:
+            _add_words(client, module, content, typed)
+            exit_unless(_answer_lines(client, module, content, show))
+        return
     if descriptor is None:
-        asks = not as_json and is_terminal(sys.stdin) and is_terminal(sys.stderr)
-        response = ask_daemon(
-            socket, module, content, show.event, typed, asking=show if asks else None
-        )
+        asks = not daemon.as_json and is_terminal(sys.stdin) and is_terminal(sys.stderr)
+        response = _ask_daemon(daemon, module, content, show, typed, asks=asks)
     else:
         from supervisor.cli.one_module import load_module
 
         loaded = load_module(descriptor, module)
-        content["args"] |= args_of(typed, (loaded.inputs or {}).get(op))
+        args |= args_of(typed, (loaded.inputs or {}).get(op))
         response = _run_here(loaded, content, show, record)
     show.response(response)
     exit_unless(response.get("ok"))
 
 
-def _no_op(module: str, socket: Path | None) -> str:
+def _no_op(module: str, daemon: DaemonVerb | None) -> str:
     """Return the error for a missing OP, with the module's ops if a daemon knows them."""
     name, dot, op = module.partition(".")
     if dot:
         return f"Missing argument 'OP'; write `stdiod invoke {name} {op or 'OP'}`"
     ops: list[str] = []
-    if socket is not None:
-        with contextlib.suppress(NoDaemonError), DaemonClient(socket) as client:
+    if daemon is not None:
+        with contextlib.suppress(NoDaemonError), daemon.connect() as client:
             status = client.known("status", {"module": module, "inputs": True}).result or {}
             ops = list((status.get("ops") or {}).get("inputs") or {})
     there = f"{module} has {', '.join(ops)}" if ops else f"`stdiod describe {module}` lists its ops"
@@ -237,7 +227,7 @@ class Shown:
         if line.stream not in ("host", "event"):
             self._printer.line(log_line(line.stream, line.text))
 
-    def response_line(self, response: dict[str, Any]) -> None:
+    def json_line(self, response: dict[str, Any]) -> None:
         self._printer.close_line()
         print_json(response)
 
@@ -246,7 +236,9 @@ class Shown:
             print_json(response)
             return
         for warning in response.get("warnings") or []:
-            self._printer.line(f"{click.style('warning', fg='yellow')}: {_warning(warning)}")
+            excerpt = warning.get("line_excerpt")
+            words = f"{warning.get('message')}{'' if excerpt is None else f': {excerpt}'}"
+            self._printer.line(f"{click.style('warning', fg='yellow')}: {one_line(words)}")
         self._printer.close_line()
         if response.get("ok"):
             took = duration(response.get("duration_ms", 0) / 1000)
@@ -266,37 +258,28 @@ class Shown:
             click.echo(text, err=True)
 
 
-def _warning(warning: dict[str, Any]) -> str:
-    excerpt = warning.get("line_excerpt")
-    tail = "" if excerpt is None else f": {excerpt}"
-    return one_line(f"{warning.get('message')}{tail}")
-
-
-def ask_daemon(
-    socket: Path,
+def _ask_daemon(
+    daemon: DaemonVerb,
     module: str,
     content: dict[str, Any],
-    on_event: OnEvent,
+    show: Shown,
     typed: Sequence[Word] = (),
     *,
-    asking: Shown | None = None,
+    asks: bool = False,
 ) -> dict[str, Any]:
-    """Invoke a module through the daemon.
+    """Invoke a module through the daemon; returns the response.
 
-    Returns the response. Raises `NoDaemonError`. `asking` asks the person at the terminal about the
-    call.
+    With `asks`, the person at the terminal is asked about the call. Raises `NoDaemonError`.
     """
-    with (
-        interruption(one_line(f"{module}.{content['op']} was cancelled")),
-        DaemonClient(socket) as client,
-    ):
-        add_words(client, module, content, typed)
-        if asking is not None:
-            client.before_waiting = partial(asking.ask_person, client)
-        return call(client, module, content, on_event)
+    words = one_line(f"{module}.{content['op']} was cancelled")
+    with interruption(words), daemon.connect() as client:
+        _add_words(client, module, content, typed)
+        if asks:
+            client.before_waiting = partial(show.ask_person, client)
+        return _call(client, module, content, show.event)
 
 
-def call(
+def _call(
     client: DaemonClient, module: str, content: dict[str, Any], on_event: OnEvent
 ) -> dict[str, Any]:
     """Invoke a module over a connection; returns the response. Raises `NoDaemonError`."""
@@ -309,24 +292,23 @@ def call(
         raise NoDaemonError(words) from None
 
 
-def add_words(
+def _add_words(
     client: DaemonClient, module: str, content: dict[str, Any], typed: Sequence[Word]
 ) -> None:
-    """Add typed words to the args, by the op's schema that the daemon knows."""
-    if typed:
-        content["args"] |= args_of(typed, _schema(client, module, content["op"], typed))
+    """Add typed words to the args, by the op's schema.
 
-
-def _schema(client: DaemonClient, module: str, op: str, typed: Sequence[Word]) -> Any:
-    """Return the op's schema; None if it is unknown, as of a module that has never run."""
+    The daemon does not know that of a module that has never run.
+    """
+    said: dict[str, Any] | None = None
     if all(word.is_json for word in typed):
-        return None
-    if module == SUPERVISOR:
+        pass  # no schema is needed
+    elif module == SUPERVISOR:
         said = client.request(module, "describe", {}, timeout_s=ANSWER_S).result
     else:
         said = (client.known("status", {"module": module, "inputs": True}).result or {}).get("ops")
     inputs = (said or {}).get("inputs")
-    return inputs.get(op) if isinstance(inputs, dict) else None
+    schema = inputs.get(content["op"]) if isinstance(inputs, dict) else None
+    content["args"] |= args_of(typed, schema)
 
 
 def _run_here(
@@ -348,13 +330,13 @@ def _run_here(
     return response
 
 
-def answer_lines(client: DaemonClient, module: str, content: dict[str, Any], show: Shown) -> bool:
+def _answer_lines(client: DaemonClient, module: str, content: dict[str, Any], show: Shown) -> bool:
     """Print a response for each line that is not blank.
 
     Returns whether all were ok. The object on a line adds to the args of `content`; another line is
     answered by `bad_request`. Raises `click.UsageError` for a line longer than the limit.
     """
-    well, number = True, 0
+    well, number, op = True, 0, content["op"]
     longest = (ARGS_MIB << 20) + 1
     while line := sys.stdin.buffer.readline(longest):
         number += 1
@@ -365,21 +347,16 @@ def answer_lines(client: DaemonClient, module: str, content: dict[str, Any], sho
         args = read_document(line)
         if isinstance(args, dict):
             asked = {**content, "args": {**content["args"], **args}}
-            words = one_line(f"{module}.{content['op']} was cancelled, line {number} of stdin")
-            with interruption(words):
-                response = call(client, module, asked, show.event)
+            with interruption(one_line(f"{module}.{op} was cancelled, line {number} of stdin")):
+                response = _call(client, module, asked, show.event)
         else:
             words = f"line {number} of stdin: {'; '.join(map(str, args))}"
-            response = _refusal(words, module, content["op"])
-        show.response_line(response)
+            details = {"reason": str(Reason.MALFORMED_REQUEST), "origin": "host"}
+            error = {"code": "bad_request", "message": words, "details": details}
+            response = {"ok": False, "error": error, "module": module, "op": op}
+        show.json_line(response)
         well = well and response.get("ok") is True
     return well
-
-
-def _refusal(words: str, module: str, op: str) -> dict[str, Any]:
-    details = {"reason": str(Reason.MALFORMED_REQUEST), "origin": "host"}
-    error = {"code": "bad_request", "message": words, "details": details}
-    return {"ok": False, "error": error, "module": module, "op": op}
 
 
 END_S = 10.0
@@ -412,8 +389,7 @@ def plan() -> None:
 @click.option(
     "--timeout", "timeout_s", type=SECONDS, help="Instead of the module's timeouts.invoke_s."
 )
-@with_json
-@with_socket
+@with_daemon
 def run(
     *,
     file: Path,
@@ -421,49 +397,37 @@ def run(
     op: str,
     session_id: str | None,
     timeout_s: float | None,
-    as_json: bool,
-    socket: Path,
+    daemon: DaemonVerb,
 ) -> None:
     """Have a module carry out the plan in PLAN.json ("-" for stdin).
 
     Invokes it with {"plan": the plan, "prompt": its goal}. Events and the result are shown as by
     `invoke`. Ctrl-C cancels the invocation.
     """
-    document = _read(file)
-    show = Shown(as_json=as_json, with_daemon=True)
-    args = {"plan": document, "prompt": document["goal"]}
-    content = given_args(op=op, args=args, timeout_s=timeout_s)
-    with _session(socket, session_id, document, as_json=as_json) as content["session_id"]:
-        response = ask_daemon(socket, orchestrator, content, show.event)
-    show.response(response)
-    exit_unless(response.get("ok"))
-
-
-def _read(file: Path) -> dict[str, Any]:
     document = read_args("-" if str(file) == "-" else f"@{file}", "PLAN.json")
     problems = plan_problems(document)
     if problems:
         lines = [f"{one_line(str(file))}: {problem}" for problem in problems]
         raise NoError("the plan is not valid\n" + "\n".join(lines))
-    return document
+    show = Shown(as_json=daemon.as_json, with_daemon=True)
+    args = {"plan": document, "prompt": document["goal"]}
+    content = given_args(op=op, args=args, timeout_s=timeout_s)
+    with _session(daemon, session_id, document) as content["session_id"]:
+        response = _ask_daemon(daemon, orchestrator, content, show)
+    show.response(response)
+    exit_unless(response.get("ok"))
 
 
 @contextlib.contextmanager
-def _session(
-    socket: Path, session_id: str | None, document: dict[str, Any], *, as_json: bool
-) -> Iterator[str]:
+def _session(daemon: DaemonVerb, session_id: str | None, document: dict[str, Any]) -> Iterator[str]:
     """Yield the id of a session; a new one ends with the block."""
     if session_id is not None:
         yield session_id
         return
-    found = own_result(socket, "session.new", {"plan": document}, as_json=as_json)
-    own: str = found["session_id"]
+    own: str = daemon.call("session.new", plan=document)["session_id"]
     try:
         yield own
     finally:
         # An error is reported already; a daemon that is gone cannot end the session.
-        with (
-            contextlib.suppress(NoDaemonError, RequestTimeoutError),
-            DaemonClient(socket) as client,
-        ):
+        with contextlib.suppress(NoDaemonError, RequestTimeoutError), daemon.connect() as client:
             client.own("session.end", {"session_id": own}, timeout_s=END_S)

@@ -7,17 +7,17 @@ import os
 import select
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import click
 
 from protocol.client import Answer, RequestEvent
-from supervisor.cli.client import DaemonClient, own_op
+from supervisor.cli.client import DaemonClient, given_args, own_op
+from supervisor.cli.daemon_verb import DaemonVerb, with_daemon
 from supervisor.cli.exit_status import NoError, exit_unless, interruption
-from supervisor.cli.options import MODULE, example, with_json, with_socket
+from supervisor.cli.options import MODULE, example
 from supervisor.cli.quantities import count, duration
-from supervisor.cli.results import print_document, result_of, short, show_result
+from supervisor.cli.results import print_document, result_of, short
 from supervisor.cli.status_text import in_trouble, module_text, of_project, status_text
 from supervisor.cli.terminal import Ticker, columns_of_stdout, dim, one_line
 from supervisor.edge.bindings.blocking import RequestTimeoutError
@@ -30,9 +30,8 @@ from supervisor.edge.bindings.blocking import RequestTimeoutError
     is_flag=True,
     help="Show only what is in trouble; exit with 1 if there is any, with 0 if all is well.",
 )
-@with_json
-@with_socket
-def status(modules: tuple[str, ...], failing: bool, as_json: bool, socket: Path) -> None:
+@with_daemon
+def status(modules: tuple[str, ...], failing: bool, daemon: DaemonVerb) -> None:
     """Show the daemon and its modules, those in trouble first, or all that is known of one MODULE.
 
     A module is in trouble if it is failed, in backoff or degraded, waits for another one, has
@@ -41,12 +40,12 @@ def status(modules: tuple[str, ...], failing: bool, as_json: bool, socket: Path)
     if len(modules) > 1:
         raise click.UsageError("name one MODULE, or none: that shows all of them in a table")
     module = modules[0] if modules else None
-    with DaemonClient(socket) as client:
-        answer = client.known("status", {} if module is None else {"module": module})
-    found = result_of(answer, as_json=as_json, module=module or "status")
+    with daemon.connect() as client:
+        answer = client.known("status", given_args(module=module))
+    found = daemon.result(answer, module or "status")
     entries = found["modules"] if module is None else [found]
     bad = [one for one in entries if in_trouble(one)]
-    if as_json:
+    if daemon.as_json:
         print_document({**found, "modules": bad} if failing and module is None else found)
     elif module is None:
         click.echo(status_text(found, columns_of_stdout(), failing=failing))
@@ -57,21 +56,20 @@ def status(modules: tuple[str, ...], failing: bool, as_json: bool, socket: Path)
 
 @click.command(epilog=example("reload --dry-run"))
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-@with_json
-@with_socket
-def reload(*, dry_run: bool, as_json: bool, socket: Path) -> None:
+@with_daemon
+def reload(*, dry_run: bool, daemon: DaemonVerb) -> None:
     """Replace the modules whose descriptors changed, and no others; show the plan as a diff.
 
     Reads the policy file again, too. Exits with 1 if the policy or a descriptor cannot be used;
     the last good version then stays in use.
     """
     with (
-        DaemonClient(socket) as client,
+        daemon.connect() as client,
         contextlib.nullcontext() if dry_run else interruption("the reload continues in the daemon"),
     ):
         answer = client.own("reload", {"dry_run": dry_run})
-    plan = result_of(answer, as_json=as_json, module="reload")
-    show_result(plan, plan_text, as_json=as_json)
+    plan = daemon.result(answer, "reload")
+    daemon.show(plan, plan_text)
     exit_unless(not (plan["quarantined"] or plan.get("unrunnable") or plan.get("policy_problem")))
 
 
@@ -100,18 +98,13 @@ def _plan_lines(plan: dict[str, Any]) -> Iterator[str]:
     for one in [*plan["quarantined"], *plan.get("unrunnable", ())]:
         mark = click.style("!", fg="red")
         yield f"{mark} {one_line(one['descriptor'])}: {one_line(one['reason'])}"
-    yield from _policy(plan.get("policy_problem"), plan.get("policy"))
+    if plan.get("policy_problem") is not None:
+        for line in plan["policy_problem"].splitlines():
+            yield f"{click.style('!', fg='red')} {one_line(line)}"
+        yield "  the last good policy stays in use"
+    elif plan.get("policy") is not None:
+        yield f"the policy {one_line(plan['policy'])} was read"
     yield _plan_summary(plan)
-
-
-def _policy(problem: str | None, path: str | None) -> Iterator[str]:
-    if problem is None:
-        if path is not None:
-            yield f"the policy {one_line(path)} was read"
-        return
-    mark = click.style("!", fg="red")
-    yield from (f"{mark} {one_line(line)}" for line in problem.splitlines())
-    yield "  the last good policy stays in use"
 
 
 def _head(mark: str, colour: str, one: dict[str, Any]) -> str:
@@ -136,16 +129,15 @@ GONE_S = 60.0
 
 
 @click.command(epilog=example("down"))
-@with_json
-@with_socket
-def down(as_json: bool, socket: Path) -> None:
+@with_daemon
+def down(daemon: DaemonVerb) -> None:
     """End the daemon and all its modules; returns when it is gone.
 
     With --json, prints {"pid"} of what ended.
     """
     began_s = time.monotonic()
-    silent = Ticker(silent=as_json)
-    with DaemonClient(socket) as client, silent as ticker, _pidfd(client.daemon_pid()) as process:
+    silent = Ticker(silent=daemon.as_json)
+    with daemon.connect() as client, silent as ticker, _pidfd(client.daemon_pid()) as process:
         status = client.known("status")
         # Without a status, as of another version, the end is not shown, but happens.
         modules = status.result["modules"] if status.ok else []
@@ -157,7 +149,7 @@ def down(as_json: bool, socket: Path) -> None:
         if not _is_gone(process, began_s + GONE_S - time.monotonic()):
             raise NoError(f"the daemon (pid {pid}) still runs after {GONE_S:g} s")
     took = duration(time.monotonic() - began_s)
-    show_result({"pid": pid}, f"stdiod{whose} is down (pid {pid}), in {took}", as_json=as_json)
+    daemon.show({"pid": pid}, f"stdiod{whose} is down (pid {pid}), in {took}")
 
 
 def _shut_down(client: DaemonClient, ticker: Ticker, running: list[str]) -> int:

@@ -11,13 +11,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from itertools import cycle
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import click
 import msgspec
 
 from protocol.client import Answer
 from supervisor.cli.client import DaemonClient, given_args, own_op
+from supervisor.cli.daemon_verb import DaemonVerb, with_daemon
 from supervisor.cli.event_text import event_line
 from supervisor.cli.exit_status import INTERRUPTED, NoDaemonError, NoError, exit_unless, remark
 from supervisor.cli.options import (
@@ -26,14 +27,12 @@ from supervisor.cli.options import (
     TEXT,
     Lines,
     example,
-    with_json,
     with_modules,
     with_socket,
 )
 from supervisor.cli.quantities import moment, stamp
 from supervisor.cli.results import (
     echo_json,
-    own_result,
     print_json,
     result_of,
     show_message,
@@ -69,17 +68,14 @@ _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright
     metavar="TIME",
     help="Only lines since 10m, 2h or 3d ago, or since 18:30 or 2026-01-31T18:30.",
 )
-@with_json
-@with_socket
+@with_daemon
 def logs(
     *,
     modules: tuple[str, ...],
-    every: bool,
     follow: bool,
     lines: int | None,
     since: float | None,
-    as_json: bool,
-    socket: Path,
+    daemon: DaemonVerb,
 ) -> None:
     """Show the log of each MODULE: time, instance, stream, text.
 
@@ -87,15 +83,15 @@ def logs(
     a request, `log` for what it logs outside of one, or `host` for what the daemon noted. With
     --json each line is {"ts","instance","stream","text"}, `ts` in seconds since 1970.
     """
-    with DaemonClient(socket) as client:
-        names = client.chosen(modules, every=every)
-        show = _LineView(names, as_json=as_json, since=since or 0.0)
+    with daemon.connect() as client:
+        names = client.chosen(modules)
+        show = _LineView(daemon, names, since or 0.0)
         if lines is None:
             lines = LAST if since is None else MAX_LINES
         if len(modules) == 1:
             args = {"module": names[0], "lines": lines, "follow": follow}
             answer = client.own("logs", args, lambda event, _: show.event(event, show.line))
-            result_of(answer, as_json=as_json, module=names[0])
+            daemon.result(answer, names[0])
         else:
             exit_unless(_merged(client, names, lines, show, follow=follow))
 
@@ -129,7 +125,8 @@ def _merged(
         waiting.remove(number)
         if not answer.ok:
             well = False
-            show.failure(answer, names[number - len(follows)])
+            module = names[number - len(follows)]
+            tell_failure(answer, as_json=show.as_json, module=module, alone=False)
         if not waiting:
             for entry in _by_time(last, come):
                 show.line(entry)
@@ -155,10 +152,10 @@ def _key(entry: Entry) -> tuple[Any, ...]:
 class _LineView:
     """Shows lines; each of several modules has a colour."""
 
-    def __init__(self, names: list[str], *, as_json: bool, since: float) -> None:
+    def __init__(self, daemon: DaemonVerb, names: list[str], since: float) -> None:
         several = len(names) > 1
         self._colours = dict(zip(names, cycle(_COLOURS), strict=False)) if several else {}
-        self._as_json = as_json
+        self.as_json = daemon.as_json
         self._since = since
         self._live = is_terminal(sys.stdout)
 
@@ -171,7 +168,7 @@ class _LineView:
             show_message(event)
 
     def line(self, entry: Entry) -> None:
-        if self._as_json:
+        if self.as_json:
             print_json(entry)
             return
         when = stamp(entry["ts"], live=self._live)
@@ -181,9 +178,6 @@ class _LineView:
         said = one_line(entry["text"])
         text = dim(said) if entry["stream"] == "host" else said
         click.echo(f"{dim(when)} {where} {entry['stream']} {text}")
-
-    def failure(self, answer: Answer, module: str) -> None:
-        tell_failure(answer, as_json=self._as_json, module=module, alone=False)
 
 
 MAX_LAST = 10_000
@@ -220,8 +214,7 @@ _GOING = frozenset({"shutdown", "disconnect"})
 @click.option("--event", type=TEXT, metavar="PATTERN", help="Only events such as 'module:*'.")
 @click.option("--module", type=TEXT, metavar="NAME", help="Only what is about this module.")
 @click.option("--session", type=TEXT, metavar="ID", help="Only what is about this session.")
-@with_json
-@with_socket
+@with_daemon
 def events(
     *,
     follow: bool,
@@ -230,8 +223,7 @@ def events(
     event: str | None,
     module: str | None,
     session: str | None,
-    as_json: bool,
-    socket: Path,
+    daemon: DaemonVerb,
 ) -> None:
     """Show the journal: time, number, event, and what it was about.
 
@@ -246,85 +238,62 @@ def events(
     asked["follow"] = follow
     if isinstance(since, float):
         asked["since_ts"], since = since, 0
-    last = lines if since is not None else None
-    feed = _Feed(
-        {name: value for name, value in asked.items() if value}, as_json=as_json, last=last
-    )
+    asked = {name: value for name, value in asked.items() if value}
+    feed = _Feed(daemon, asked, last=lines if since is not None else None)
     feed.place = {"last": LAST if lines is None else lines} if since is None else {"since": since}
-    while True:
-        answer = feed.read(socket)
-        if answer is None:
-            continue
-        if answer.ok:
-            feed.show_last()
-            return
-        if as_json:
-            result_of(answer, as_json=True, module="events")
-        raise NoError(one_line(str(answer.error.get("message"))))
+    while (answer := feed.read()) is None:
+        pass
+    if answer.ok:
+        feed.show_last()
+        return
+    if daemon.as_json:
+        daemon.result(answer, "events")
+    raise NoError(one_line(str(answer.error.get("message"))))
 
 
 class _Feed:
     """The reader's place in the journal, over several connections."""
 
-    def __init__(self, asked: dict[str, Any], *, as_json: bool, last: int | None) -> None:
+    def __init__(self, daemon: DaemonVerb, asked: dict[str, Any], *, last: int | None) -> None:
         """Show each entry as it comes; or, with `last`, only the last ones, by `show_last`."""
-        self._held: deque[tuple[dict[str, Any], str]] | None = (
-            None if last is None else deque(maxlen=last)
-        )
+        self._held = None if last is None else deque[dict[str, Any]](maxlen=last)
         self.place: dict[str, Any] = {}
+        self._daemon = daemon
         self._asked = asked
-        self._follow = bool(asked.get("follow"))
-        self._as_json = as_json
         self._live = is_terminal(sys.stdout)
         self._tries = 0
         self._gone = False
 
-    def read(self, socket: Path) -> Answer | None:
+    def read(self) -> Answer | None:
         """Show entries up to the end; returns None if a follower is to reconnect."""
+        follow = "follow" in self._asked
         try:
-            with DaemonClient(socket) as client:
-                answer = client.own("events", {**self._asked, **self.place}, self._show)
+            with self._daemon.connect() as client:
+                answer = client.own("events", {**self._asked, **self.place}, self._take)
         except NoDaemonError:
-            if not self._follow or "journal" not in self.place:
+            if not follow or "journal" not in self.place:
                 raise
         else:
             details = answer.error.get("details") or {}
-            if not (self._follow and details.get("reason") in _GOING):
+            if not (follow and details.get("reason") in _GOING):
                 return answer
-        self._wait()
-        return None
-
-    def _wait(self) -> None:
         if not self._gone:
             self._gone = True
             seq = self.place.get("since", 0)
             remark(f"the daemon went away after {seq}; waiting for it")
         time.sleep(RECONNECT_S[min(self._tries, len(RECONNECT_S) - 1)])
         self._tries += 1
+        return None
 
-    def _show(self, event: dict[str, Any], _: bytes) -> None:
+    def _take(self, event: dict[str, Any], _: bytes) -> None:
         fields = event.get("fields") or {}
-        if "seq" not in fields:
-            self._take_heading(event, fields)
+        if "seq" in fields:
+            self.place["since"] = fields["seq"]
+            if self._held is None:
+                self._show(event)
+            else:
+                self._held.append(event)
             return
-        self.place["since"] = fields["seq"]
-        if self._held is None:
-            self._show_entry(fields, event["message"])
-        else:
-            self._held.append((fields, event["message"]))
-
-    def show_last(self) -> None:
-        for fields, words in self._held or ():
-            self._show_entry(fields, words)
-
-    def _show_entry(self, fields: dict[str, Any], words: str) -> None:
-        if self._as_json:
-            print_json(fields)
-            return
-        when = stamp(fields["ts"], live=self._live)
-        click.echo(f"{dim(when)} {fields['seq']} {one_line(words)}")
-
-    def _take_heading(self, event: dict[str, Any], fields: dict[str, Any]) -> None:
         if self._gone:
             remark("the daemon is back")
         self._gone, self._tries = False, 0
@@ -333,6 +302,17 @@ class _Feed:
             self.place = {"since": fields["since"], "journal": fields["journal"]}
         if event.get("level") != "info":
             show_message(event)
+
+    def show_last(self) -> None:
+        for event in self._held or ():
+            self._show(event)
+
+    def _show(self, event: dict[str, Any]) -> None:
+        def text(entry: dict[str, Any]) -> str:
+            when = dim(stamp(entry["ts"], live=self._live))
+            return f"{when} {entry['seq']} {one_line(event['message'])}"
+
+        self._daemon.show(event["fields"], text)
 
 
 @click.command(epilog=example("ui --event 'approval.*'"))
@@ -346,15 +326,9 @@ class _Feed:
 )
 @click.option("--session", type=TEXT, metavar="ID", help="Only those of a session.")
 @click.option("--module", type=TEXT, metavar="NAME", help="Only those of a module.")
-@with_json
-@with_socket
+@with_daemon
 def ui(
-    *,
-    events: tuple[str, ...],
-    session: str | None,
-    module: str | None,
-    as_json: bool,
-    socket: Path,
+    *, events: tuple[str, ...], session: str | None, module: str | None, daemon: DaemonVerb
 ) -> None:
     """Show each `ui_event` as it comes, and where it comes from, until Ctrl-C (status 130).
 
@@ -365,19 +339,16 @@ def ui(
     def show(event: dict[str, Any], line: bytes) -> None:
         if event.get("type") != "ui_event":  # a message of the daemon
             show_message(event)
-        elif as_json:
+        elif daemon.as_json:
             echo_json(line)
         else:
-            click.echo(f"{dim(_origin(event))} {event_line(event)}")
+            origin = event.get("origin") or {}
+            its = f" {origin['session_id']}" if "session_id" in origin else ""
+            where = one_line(f"{origin.get('module')}.{origin.get('op')}{its}")
+            click.echo(f"{dim(where)} {event_line(event)}")
 
-    args = given_args(session_id=session, module=module, events=list(events) or None)
-    own_result(socket, "ui.subscribe", args, show, as_json=as_json)
-
-
-def _origin(event: dict[str, Any]) -> str:
-    origin = event.get("origin") or {}
-    session = f" {origin['session_id']}" if "session_id" in origin else ""
-    return one_line(f"{origin.get('module')}.{origin.get('op')}{session}")
+    wanted = {"session_id": session, "module": module, "events": events or None}
+    daemon.follow("ui.subscribe", show, **wanted)
 
 
 def tell_of_replaced(path: Path) -> None:
@@ -388,65 +359,57 @@ def tell_of_replaced(path: Path) -> None:
             remark(words)
 
 
-class TranscriptWriter:
+@contextlib.contextmanager
+def _new_file(path: Path | None) -> Iterator[IO[bytes] | None]:
+    """Make a file for its owner alone; None is stdout. Raises `NoError` if it cannot be written."""
+    if path is None:
+        yield None
+        return
+    tell_of_replaced(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+            yield file
+    except OSError as error:
+        raise NoError(f"{path} cannot be written: {error.strerror}") from None
+
+
+class _Transcript:
     """A growing transcript; its last line says that it has ended, however it ends."""
 
-    def __init__(self, path: Path | None) -> None:
-        """Make the file, for its owner alone; None is stdout. Raises `NoError`."""
-        self.entries = 0
-        self.missing_bytes = 0
-        self.ended = False
-        self._begun = False
-        self._path = path
-        self._file: IO[bytes] | None = None
+    def __init__(self, file: IO[bytes] | None) -> None:
+        self._file = file
         self._began_at = time.monotonic()
-        if path is not None:
-            tell_of_replaced(path)
-            try:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-                self._file = os.fdopen(os.open(path, flags, 0o600), "wb")
-            except OSError as error:
-                raise self._unwritable(error) from None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            try:
-                self._file.close()
-            except OSError as error:
-                raise self._unwritable(error) from None
+        self._begun = self._ended = False
+        self._entries = self._missing_bytes = 0
 
     def write(self, record: dict[str, Any]) -> None:
         line = msgspec.json.encode(record)
         self._begun = True
-        if "transcript" not in record:
-            self.entries += 1
+        self._entries += "transcript" not in record
         if record.get("event") == "missing":
-            self.missing_bytes += record.get("bytes", 0)
+            self._missing_bytes += record.get("bytes", 0)
         if record.get("event") == "ended":
-            self.ended = True
-            self.missing_bytes = record.get("missing_bytes", 0)
+            self._ended = True
+            self._missing_bytes = record.get("missing_bytes", 0)
         with _uninterrupted():
             if self._file is None:
                 echo_json(line)
-                return
-            try:
+            else:
                 self._file.write(line + b"\n")
                 self._file.flush()
-            except OSError as error:
-                raise self._unwritable(error) from None
 
     def end(self, why: str) -> None:
         """Write the end, if there was a beginning and the daemon wrote no end."""
-        if self._begun and not self.ended:
+        if self._begun and not self._ended:
             elapsed_s = round(time.monotonic() - self._began_at, 6)
             ended = {"at_s": elapsed_s, "from": "recorder", "event": "ended"}
-            self.write({**ended, "missing_bytes": self.missing_bytes, "why": why})
+            self.write({**ended, "missing_bytes": self._missing_bytes, "why": why})
 
-    def _unwritable(self, error: OSError) -> NoError:
-        return NoError(f"{self._path} cannot be written: {error.strerror}")
+    def report(self, output: Path | None) -> None:
+        lost = self._missing_bytes
+        tail = f"; {lost} bytes are missing, it was too fast" if lost else ""
+        remark(f"{self._entries} entries{'' if output is None else f' in {output}'}{tail}")
 
 
 @contextlib.contextmanager
@@ -476,15 +439,7 @@ def _uninterrupted() -> Iterator[None]:
     "--restart", is_flag=True, help="Replace its process first, so that the recording is complete."
 )
 @with_socket
-def record(
-    *,
-    modules: tuple[str, ...],
-    output: Path | None,
-    seconds: float | None,
-    until_exit: bool,
-    restart: bool,
-    socket: Path,
-) -> None:
+def record(*, modules: tuple[str, ...], output: Path | None, socket: Path, **options: Any) -> None:
     """Record what MODULE and the daemon say to each other, without a restart.
 
     A transcript holds EVERYTHING that is said, passwords and keys included: read it before you
@@ -493,17 +448,17 @@ def record(
     module, *others = modules
     if others:
         raise click.UsageError("a transcript is of one module; record the others beside it")
-    args = given_args(module=module, until_exit=until_exit, restart=restart, seconds=seconds)
-    with DaemonClient(socket) as client, TranscriptWriter(output) as transcript:
+    with DaemonClient(socket) as client, _new_file(output) as file:
+        transcript = _Transcript(file)
 
         def keep(event: dict[str, Any], _: bytes) -> None:
             transcript.write(event.get("fields") or {})
 
         try:
-            answer = client.own("record", args, keep)
+            answer = client.own("record", given_args(module=module, **options), keep)
         except KeyboardInterrupt:
             transcript.end("Ctrl-C")
-            _report(transcript, output)
+            transcript.report(output)
             raise click.exceptions.Exit(INTERRUPTED) from None
         except NoDaemonError:
             transcript.end("the daemon went away")
@@ -512,11 +467,4 @@ def record(
             transcript.end(str(answer.error.get("message")))
             result_of(answer, as_json=False, module=module)
         transcript.end("the daemon ended it")
-    _report(transcript, output)
-
-
-def _report(transcript: TranscriptWriter, output: Path | None) -> None:
-    lost = transcript.missing_bytes
-    tail = f"; {lost} bytes are missing, it was too fast" if lost else ""
-    where = "" if output is None else f" in {output}"
-    remark(f"{transcript.entries} entries{where}{tail}")
+    transcript.report(output)

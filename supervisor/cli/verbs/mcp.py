@@ -105,7 +105,7 @@ def mcp(
 
 
 def _own_words(*words: str) -> list[str]:
-    from supervisor.cli.verbs.admin import own_program
+    from supervisor.cli.background import own_program
 
     return [own_program(), "mcp", *words]
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,12 @@ import click
 
 from protocol.client import Answer
 from supervisor.cli import configured
-from supervisor.cli.client import DaemonClient, own_op
+from supervisor.cli.client import own_op
+from supervisor.cli.daemon_verb import DaemonVerb, with_daemon
 from supervisor.cli.exit_status import NO, NoDaemonError, NoError, exit_unless, interruption, remark
-from supervisor.cli.options import MODULE, SECONDS, example, with_json, with_modules, with_socket
+from supervisor.cli.options import MODULE, SECONDS, example, with_modules
 from supervisor.cli.quantities import count
-from supervisor.cli.results import (
-    compact,
-    print_json,
-    result_of,
-    show_result,
-    tell_failure,
-)
+from supervisor.cli.results import compact, print_json, tell_failure
 from supervisor.cli.status_text import in_trouble
 from supervisor.cli.terminal import Ticker, dim, is_in, one_line
 from supervisor.edge.bindings.blocking import RequestTimeoutError
@@ -34,70 +29,78 @@ _MEMBER = re.compile(rb'"enabled"\s*:\s*(true|false)')
 
 @click.command(epilog=example("start dice torch", "start --all"))
 @with_modules
-@with_json
-@with_socket
-def start(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -> None:
+@with_daemon
+def start(modules: tuple[str, ...], daemon: DaemonVerb) -> None:
     """Start each MODULE, and return when all are ready.
 
     A module that waits for its next try is started at once. With --json, each answer is one line.
     Exits with 1 if one cannot be ready.
     """
-    _control("start", modules, socket, every=every, as_json=as_json)
+    _control(daemon, "start", modules)
 
 
 @click.command(epilog=example("stop dice torch", "stop --all"))
 @with_modules
-@with_json
-@with_socket
-def stop(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -> None:
+@with_daemon
+def stop(modules: tuple[str, ...], daemon: DaemonVerb) -> None:
     """Stop each MODULE once its requests in flight are answered.
 
     It stays down until `start` or `restart`. With --json, each answer is one line. Exits with 1 if
     one cannot be stopped.
     """
-    _control("stop", modules, socket, every=every, as_json=as_json)
+    _control(daemon, "stop", modules)
 
 
 @click.command(epilog=example("restart dice", "restart --all"))
 @with_modules
 @click.option("--prepare", is_flag=True, help="Prepare its program anew first.")
-@with_json
-@with_socket
-def restart(
-    modules: tuple[str, ...], every: bool, prepare: bool, as_json: bool, socket: Path
-) -> None:
+@with_daemon
+def restart(modules: tuple[str, ...], prepare: bool, daemon: DaemonVerb) -> None:
     """Replace the process of each MODULE; requests that wait keep waiting.
 
     --all leaves out modules that were stopped, and modules that wait for their first request. With
     --json, each answer is one line. Exits with 1 if one cannot be ready.
     """
-    more = {"prepare": True} if prepare else {}
-    _control("restart", modules, socket, every=every, as_json=as_json, **more)
+    _control(daemon, "restart", modules, **({"prepare": True} if prepare else {}))
 
 
-def _control(
-    op: str, modules: tuple[str, ...], socket: Path, *, every: bool, as_json: bool, **args: bool
-) -> None:
+def _control(daemon: DaemonVerb, op: str, modules: tuple[str, ...], **args: bool) -> None:
+    def show(_: str, answer: Answer) -> None:
+        if answer.ok:
+            daemon.show(answer.result, _sentence)
+
     # The daemon bounds each by the module's own prepare_s, start_s and stop_s.
-    with DaemonClient(socket) as client:
-        names = client.chosen(modules, every=every, wanted=op == "restart")
+    with daemon.connect() as client:
+        names = client.chosen(modules, wanted=op == "restart")
         asked = [own_op(op, {"module": one, **args}) for one in names]
-        words = f"{one_line(', '.join(names))}: the {op} continues in the daemon"
-        with interruption(words):
-            answers = in_turn(names, client.together(asked))
-            well = [
-                _show(one, name, alone=len(modules) == 1, as_json=as_json) for name, one in answers
-            ]
-    exit_unless(all(well))
+        with interruption(f"{one_line(', '.join(names))}: the {op} continues in the daemon"):
+            _show_each(daemon, names, client.together(asked), show, alone=len(modules) == 1)
 
 
-def _show(answer: Answer, module: str, *, alone: bool, as_json: bool) -> bool:
-    """Show an answer; returns whether it is ok."""
-    if answer.ok:
-        show_result(answer.result, _sentence, as_json=as_json)
-    else:
-        tell_failure(answer, as_json=as_json, module=module, alone=alone)
-    return answer.ok
+def _show_each(
+    daemon: DaemonVerb,
+    names: Sequence[str],
+    answers: Iterable[tuple[int, Answer]],
+    show: Callable[[str, Answer], None],
+    *,
+    alone: bool,
+) -> None:
+    """Show the answers in the order of the names, each as early as possible.
+
+    Prints failures, before `show`; ends the verb if there was one.
+    """
+    come: dict[int, Answer] = {}
+    shown, well = 0, True
+    for number, answer in answers:
+        come[number] = answer
+        while shown in come:
+            name, told = names[shown], come.pop(shown)
+            if not told.ok:
+                well = False
+                tell_failure(told, as_json=daemon.as_json, module=name, alone=alone)
+            show(name, told)
+            shown += 1
+    exit_unless(well)
 
 
 def _sentence(module: dict[str, Any]) -> str:
@@ -108,36 +111,34 @@ def _sentence(module: dict[str, Any]) -> str:
 
 @click.command(epilog=example("enable dice", "enable modules/dice/module.json"))
 @click.argument("modules", metavar="MODULE...", nargs=-1, required=True, type=MODULE)
-@with_json
-@with_socket
+@with_daemon
 @click.pass_context
-def enable(ctx: click.Context, *, modules: tuple[str, ...], as_json: bool, socket: Path) -> None:
+def enable(ctx: click.Context, *, modules: tuple[str, ...], daemon: DaemonVerb) -> None:
     """Write `"enabled": true` into the descriptor of each MODULE, and start it.
 
     MODULE is a name, or the path of a descriptor. With --json, there is a line for each:
     {"module","enabled","descriptor"}. Exits with 1 if a descriptor cannot be changed (then none
     is), or a module does not get ready.
     """
-    _set_enabled(ctx, modules, socket, enabled=True, as_json=as_json)
+    _set_enabled(ctx, modules, daemon, enabled=True)
 
 
 @click.command(epilog=example("disable dice"))
 @click.argument("modules", metavar="MODULE...", nargs=-1, required=True, type=MODULE)
-@with_json
-@with_socket
+@with_daemon
 @click.pass_context
-def disable(ctx: click.Context, *, modules: tuple[str, ...], as_json: bool, socket: Path) -> None:
+def disable(ctx: click.Context, *, modules: tuple[str, ...], daemon: DaemonVerb) -> None:
     """Write `"enabled": false` into the descriptor of each MODULE, and stop it.
 
     Every daemon leaves it out until `stdiod enable`. MODULE is a name, or the path of a descriptor.
     With --json, there is a line for each: {"module","enabled","descriptor"}. Exits with 1 if a
     descriptor cannot be changed (then none is).
     """
-    _set_enabled(ctx, modules, socket, enabled=False, as_json=as_json)
+    _set_enabled(ctx, modules, daemon, enabled=False)
 
 
 def _set_enabled(
-    ctx: click.Context, modules: tuple[str, ...], socket: Path, *, enabled: bool, as_json: bool
+    ctx: click.Context, modules: tuple[str, ...], daemon: DaemonVerb, *, enabled: bool
 ) -> None:
     from protocol.descriptor.loading import DescriptorError
     from protocol.problem import did_you_mean
@@ -146,7 +147,7 @@ def _set_enabled(
 
     client, directories = None, configured.directories(ctx)
     with contextlib.suppress(NoDaemonError):
-        client = ctx.with_resource(DaemonClient(socket))
+        client = ctx.with_resource(daemon.connect())
         directories = tuple(map(Path, client.known("status").result["daemon"]["directories"]))
     where = f"in {', '.join(map(str, directories))}" if directories else "known; name its file"
     edits: dict[str, tuple[Path, bytes]] = {}
@@ -168,14 +169,13 @@ def _set_enabled(
         _write(path, data)
         done = {"module": name, "enabled": enabled, "descriptor": str(path)}
         word = "enabled" if enabled else "disabled"
-        words = f"{one_line(name)}: {word} in {one_line(str(path))}"
-        show_result(done, words, as_json=as_json)
+        daemon.show(done, f"{one_line(name)}: {word} in {one_line(str(path))}")
     if client is not None:
         client.own("reload")
         answer = client.own("wait", {"modules": [*edits], "for": "verdict" if enabled else "down"})
-        result_of(answer, as_json=as_json, module="wait")
+        daemon.result(answer, "wait")
         now = [one for one in client.known("status").result["modules"] if one["name"] in edits]
-        for one in () if as_json else now:
+        for one in () if daemon.as_json else now:
             click.echo(_sentence(one))
         exit_unless(not (enabled and any(map(in_trouble, now))))
 
@@ -203,54 +203,48 @@ def _write(target: Path, data: bytes) -> None:
 
 @click.command(epilog=example("health dice", "health --all"))
 @with_modules
-@with_json
-@with_socket
-def health(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -> None:
+@with_daemon
+def health(modules: tuple[str, ...], daemon: DaemonVerb) -> None:
     """Ask each MODULE whether it is well.
 
     --all leaves out modules that were stopped, and modules that wait for their first request. With
     --json, the answer of each of several modules is one line. Exits with 1 unless all are well.
     """
-    _ask("health", modules, socket, every=every, as_json=as_json)
+    _ask(daemon, "health", modules)
 
 
 @click.command(epilog=example("describe dice", "describe dice torch"))
 @with_modules
-@with_json
-@with_socket
-def describe(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -> None:
+@with_daemon
+def describe(modules: tuple[str, ...], daemon: DaemonVerb) -> None:
     """Ask each MODULE what it is, which ops it has, and what they take.
 
     --all leaves out modules that were stopped, and modules that wait for their first request. With
     --json, the answer of each of several modules is one line. Exits with 1 if one gives none.
     """
-    _ask("describe", modules, socket, every=every, as_json=as_json)
+    _ask(daemon, "describe", modules)
 
 
-def _ask(
-    operation: str, modules: tuple[str, ...], socket: Path, *, every: bool, as_json: bool
-) -> None:
-    # The daemon bounds each itself, by the module's health_s and describe_s.
-    well, alone = True, len(modules) == 1
+def _ask(daemon: DaemonVerb, operation: str, modules: tuple[str, ...]) -> None:
+    alone = len(modules) == 1
     owners: dict[str, str] = {}
-    with DaemonClient(socket) as client:
-        names = client.chosen(modules, every=every, wanted=True)
+
+    def show(name: str, answer: Answer) -> None:
+        if answer.ok and daemon.as_json:
+            print_json(answer.result if alone else {"module": name, **answer.document})
+        elif answer.ok:
+            well = f"{one_line(name)} is well"
+            click.echo(well if operation == "health" else "\n".join(_description(answer.result)))
+        elif name in owners and not daemon.as_json:
+            remark(f"{one_line(name)} is an op of {owners[name]}")
+        inputs = (answer.result or {}).get("inputs")
+        owners.update(dict.fromkeys(inputs if isinstance(inputs, dict) else (), one_line(name)))
+
+    # The daemon bounds each itself, by the module's health_s and describe_s.
+    with daemon.connect() as client:
+        names = client.chosen(modules, wanted=True)
         answers = client.together([(one, operation, {}) for one in names])
-        for name, answer in in_turn(names, answers):
-            if not answer.ok:
-                well = False
-                tell_failure(answer, as_json=as_json, module=name, alone=alone)
-                if name in owners and not as_json:
-                    remark(f"{one_line(name)} is an op of {owners[name]}")
-            elif as_json:
-                print_json(answer.result if alone else {"module": name, **answer.document})
-            elif operation == "health":
-                click.echo(f"{one_line(name)} is well")
-            else:
-                click.echo("\n".join(_description(answer.result)))
-            inputs = (answer.result or {}).get("inputs")
-            owners |= dict.fromkeys(inputs if isinstance(inputs, dict) else (), one_line(name))
-    exit_unless(well)
+        _show_each(daemon, names, answers, show, alone=alone)
 
 
 def _description(description: dict[str, Any]) -> Iterator[str]:
@@ -319,24 +313,17 @@ def _type(of: Any) -> str:
     help="What to wait for.",
 )
 @click.option("--timeout", "timeout_s", type=SECONDS, help="Give up after so many seconds.")
-@with_json
-@with_socket
+@with_daemon
 def wait(
-    *,
-    modules: tuple[str, ...],
-    every: bool,
-    goal: str,
-    timeout_s: float | None,
-    as_json: bool,
-    socket: Path,
+    *, modules: tuple[str, ...], goal: str, timeout_s: float | None, daemon: DaemonVerb
 ) -> None:
     """Wait until each MODULE is ready, or down.
 
     Exits with 1 as soon as one of them cannot get there by itself (it failed too often, or was
     stopped), or when the time is over.
     """
-    with DaemonClient(socket) as client, Ticker(silent=as_json) as ticker:
-        pending = client.chosen(modules, every=every)
+    with daemon.connect() as client, Ticker(silent=daemon.as_json) as ticker:
+        pending = client.chosen(modules)
         last = ", ".join(pending)
         ticker.show(one_line(f"waiting for {last}"))
 
@@ -354,27 +341,14 @@ def wait(
             answer = client.own("wait", {"modules": pending[:], "for": goal}, progress, timeout_s)
         except RequestTimeoutError:
             words = f"not {goal} after {timeout_s:g} s: {one_line(', '.join(pending))}"
-            if not as_json:
+            if not daemon.as_json:
                 raise NoError(words) from None
             details = {"reason": "deadline", "modules": pending}
             error = {"code": "timeout", "message": words, "details": details}
             print_json({"ok": False, "error": error})
             raise click.exceptions.Exit(NO) from None
     # The module of the last event is the one that cannot get there.
-    found = result_of(answer, as_json=as_json, module=last)
+    found = daemon.result(answer, last)
     number = len(found["modules"])
     are = "is" if number == 1 else "are"
-    show_result(found, f"{count(number, 'module')} {are} {goal}", as_json=as_json)
-
-
-def in_turn(
-    names: Sequence[str], answers: Iterable[tuple[int, Answer]]
-) -> Iterator[tuple[str, Answer]]:
-    """Yield the answers with their modules in the order of the names, each as early as possible."""
-    come: dict[int, Answer] = {}
-    shown = 0
-    for number, answer in answers:
-        come[number] = answer
-        while shown in come:
-            yield names[shown], come.pop(shown)
-            shown += 1
+    daemon.show(found, f"{count(number, 'module')} {are} {goal}")

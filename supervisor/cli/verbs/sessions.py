@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
 from protocol.client import Answer, RequestEvent
 from supervisor.cli.args import read_args
-from supervisor.cli.client import SUPERVISOR, DaemonClient, given_args, own_op
+from supervisor.cli.client import SUPERVISOR, given_args, own_op
+from supervisor.cli.daemon_verb import DaemonVerb, with_daemon
 from supervisor.cli.event_text import EventPrinter
 from supervisor.cli.exit_status import NoDaemonError, interruption
-from supervisor.cli.options import SECONDS, SESSION, TEXT, Subverbs, example, with_json, with_socket
+from supervisor.cli.options import SECONDS, SESSION, TEXT, F, Subverbs, example
 from supervisor.cli.quantities import ago, count, duration, time_of_day
-from supervisor.cli.results import (
-    echo_json,
-    own_result,
-    print_json,
-    print_laid_out,
-    result_of,
-    short,
-    show_result,
-)
+from supervisor.cli.results import echo_json, print_laid_out, short
 from supervisor.cli.terminal import (
     GAP,
     column_widths,
@@ -49,39 +42,32 @@ def session() -> None:
     """Begin, show, change, fork, end and watch sessions, the state that modules share."""
 
 
-def _with_roles(command: Callable[..., None]) -> Callable[..., None]:
-    """Add options for the modules that serve the session's prompts."""
-    options = (
-        click.option(
-            "--agent", type=TEXT, metavar="MODULE", help="The agent that serves its prompts."
-        ),
-        click.option(
-            "--orchestrator",
-            type=TEXT,
-            metavar="MODULE",
-            help="Or the orchestrator that does so, with",
-        ),
-        click.option(
-            "--context", type=TEXT, metavar="MODULE", help="the context that keeps its messages,"
-        ),
-        click.option("--provider", type=TEXT, metavar="MODULE", help="the provider that it asks,"),
-        click.option(
-            "--tool",
-            "tools",
-            type=TEXT,
-            multiple=True,
-            metavar="MODULE",
-            help="and a tool that it may call; repeat it for more.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
+_with_id = click.argument("session_id", type=SESSION, metavar="ID")
+
+_ROLES = {
+    "--agent": "The agent that serves its prompts.",
+    "--orchestrator": "Or the orchestrator that does so, with",
+    "--context": "the context that keeps its messages,",
+    "--provider": "the provider that it asks,",
+    "--tool": "and a tool that it may call; repeat it for more.",
+}
+
+
+def _with_roles(function: F) -> F:
+    """Add options for the modules that serve the session's prompts; the verb gets `roles`."""
+
+    @functools.wraps(function)
+    def called(*, tool: tuple[str, ...], **others: Any) -> Any:
+        named = {option[2:]: others.pop(option[2:], None) for option in _ROLES}
+        roles = given_args(**named, tools=tool or None)
+        return function(roles=roles or None, **others)
+
+    command = cast("F", called)
+    for option, words in reversed(_ROLES.items()):
+        multiple = option == "--tool"
+        add = click.option(option, type=TEXT, metavar="MODULE", multiple=multiple, help=words)
+        command = add(command)
     return command
-
-
-def _roles(tools: tuple[str, ...], **named: str | None) -> dict[str, Any]:
-    roles = given_args(**named) | ({"tools": list(tools)} if tools else {})
-    return {"roles": roles} if roles else {}
 
 
 @session.command(epilog=example("session new --id walk --title 'A walk'"))
@@ -96,42 +82,27 @@ def _roles(tools: tuple[str, ...], **named: str | None) -> dict[str, Any]:
 @click.option("--plan", metavar=_JSON, help='Its plan: {"goal": TEXT, "inputs": OBJECT}.')
 @click.option("--state", metavar=_JSON, help="The state that it begins with, an object.")
 @_with_roles
-@with_json
-@with_socket
-def new(
-    *,
-    session_id: str | None,
-    title: str | None,
-    cwd: str | None,
-    plan: str | None,
-    state: str | None,
-    tools: tuple[str, ...],
-    as_json: bool,
-    socket: Path,
-    **named: str | None,
-) -> None:
+@with_daemon
+def new(*, plan: str | None, state: str | None, daemon: DaemonVerb, **args: Any) -> None:
     """Begin a session and print its id."""
-    args = given_args(session_id=session_id, title=title, cwd=cwd) | _roles(tools, **named)
     for name, given in (("plan", plan), ("state", state)):
-        if given is not None:
-            args[name] = read_args(given, f"--{name}")
-    found = own_result(socket, "session.new", args, as_json=as_json)
-    show_result(found, found["session_id"], as_json=as_json)
+        args[name] = None if given is None else read_args(given, f"--{name}")
+    found = daemon.call("session.new", **args)
+    daemon.show(found, found["session_id"])
 
 
 @session.command("list", epilog=example("session list --all"))
 @click.option("-a", "--all", "ended", is_flag=True, help="Include those that have ended.")
 @click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=100, show_default=True)
 @click.option("--after", type=TEXT, metavar="ID", help="Continue after this one.")
-@with_json
-@with_socket
-def list_(*, ended: bool, limit: int, after: str | None, as_json: bool, socket: Path) -> None:
+@with_daemon
+def list_(*, ended: bool, limit: int, after: str | None, daemon: DaemonVerb) -> None:
     """List the sessions, the newest first."""
-    args = {"ended": ended, "limit": limit, **given_args(after=after)}
-    found = own_result(socket, "session.list", args, as_json=as_json)
-    if as_json:
-        print_json(found)
-        return
+    found = daemon.call("session.list", ended=ended, limit=limit, after=after)
+    daemon.show(found, partial(_print_list, ended=ended))
+
+
+def _print_list(found: dict[str, Any], *, ended: bool) -> None:
     if found["sessions"]:
         click.echo(table(found["sessions"], columns_of_stdout()))
     else:
@@ -141,19 +112,20 @@ def list_(*, ended: bool, limit: int, after: str | None, as_json: bool, socket: 
 
 
 @session.command(epilog=example("session show walk"))
-@click.argument("session_id", type=SESSION, metavar="ID")
-@with_json
-@with_socket
-def show(*, session_id: str, as_json: bool, socket: Path) -> None:
+@_with_id
+@with_daemon
+def show(*, session_id: str, daemon: DaemonVerb) -> None:
     """Show a session: plan, history and state."""
-    found = own_result(socket, "session.show", {"session_id": session_id}, as_json=as_json)
-    show_result(found, page, as_json=as_json)
-    if not as_json:
-        print_laid_out(found["state"])
+    daemon.show(daemon.call("session.show", session_id=session_id), _print_session)
+
+
+def _print_session(found: dict[str, Any]) -> None:
+    click.echo("\n".join(_lines(found)))
+    print_laid_out(found["state"])
 
 
 @session.command(epilog=example("session fork walk --id night"))
-@click.argument("session_id", type=SESSION, metavar="ID")
+@_with_id
 @click.option(
     "--id",
     "new_id",
@@ -163,52 +135,37 @@ def show(*, session_id: str, as_json: bool, socket: Path) -> None:
 )
 @click.option("--title", type=TEXT, help="The title of the new session.")
 @_with_roles
-@with_json
-@with_socket
-def fork(
-    *,
-    session_id: str,
-    new_id: str | None,
-    title: str | None,
-    tools: tuple[str, ...],
-    as_json: bool,
-    socket: Path,
-    **named: str | None,
-) -> None:
+@with_daemon
+def fork(*, daemon: DaemonVerb, **args: Any) -> None:
     """Begin a session with the state, the plan and the roles of another, and print its id."""
-    args = {"session_id": session_id, **given_args(new_id=new_id, title=title)}
-    args |= _roles(tools, **named)
-    found = own_result(socket, "session.fork", args, as_json=as_json)
-    show_result(found, found["session_id"], as_json=as_json)
+    found = daemon.call("session.fork", **args)
+    daemon.show(found, found["session_id"])
 
 
 @session.command(epilog=example("session end walk"))
-@click.argument("session_id", type=SESSION, metavar="ID")
-@with_json
-@with_socket
-def end(*, session_id: str, as_json: bool, socket: Path) -> None:
+@_with_id
+@with_daemon
+def end(*, session_id: str, daemon: DaemonVerb) -> None:
     """End a session; what is in flight for it is cancelled."""
-    found = own_result(socket, "session.end", {"session_id": session_id}, as_json=as_json)
+    found = daemon.call("session.end", session_id=session_id)
     cancelled = found["cancelled"]
     others = f"; {count(cancelled, 'invocation')} cancelled" if cancelled else ""
-    show_result(found, f"{one_line(session_id)} has ended{others}", as_json=as_json)
+    daemon.show(found, f"{one_line(session_id)} has ended{others}")
 
 
 @session.command(epilog=example("session cancel walk"))
-@click.argument("session_id", type=SESSION, metavar="ID")
+@_with_id
 @click.option("--force", is_flag=True, help="Cancel everything else that is in flight for it, too.")
-@with_json
-@with_socket
-def cancel(*, session_id: str, force: bool, as_json: bool, socket: Path) -> None:
+@with_daemon
+def cancel(*, session_id: str, force: bool, daemon: DaemonVerb) -> None:
     """Cancel the prompt that a session serves, and those that wait."""
-    args = {"session_id": session_id, **({"force": True} if force else {})}
-    found = own_result(socket, "session.cancel", args, as_json=as_json)
-    what = count(found["cancelled"], "request" if force else "prompt")
-    show_result(found, f"{what} cancelled", as_json=as_json)
+    found = daemon.call("session.cancel", session_id=session_id, force=force or None)
+    number = count(found["cancelled"], "request" if force else "prompt")
+    daemon.show(found, f"{number} cancelled")
 
 
 @session.command(epilog=example("session patch walk '{\"torchRoom\":null}' --if-revision 1"))
-@click.argument("session_id", type=SESSION, metavar="ID")
+@_with_id
 @click.argument("given", metavar="PATCH")
 @click.option(
     "--if-revision",
@@ -216,39 +173,31 @@ def cancel(*, session_id: str, force: bool, as_json: bool, socket: Path) -> None
     metavar="N",
     help="Only if the state still has this revision.",
 )
-@with_json
-@with_socket
-def patch(
-    *, session_id: str, given: str, if_revision: int | None, as_json: bool, socket: Path
-) -> None:
+@with_daemon
+def patch(*, session_id: str, given: str, if_revision: int | None, daemon: DaemonVerb) -> None:
     """Change the state by PATCH: a JSON Merge Patch, @FILE, or - for stdin.
 
     A null removes a member; arrays are replaced as a whole.
     """
-    args = {
-        "session_id": session_id,
-        "patch": read_args(given, "the patch"),
-        **given_args(if_revision=if_revision),
-    }
-    found = own_result(socket, "session.patch", args, as_json=as_json)
-    revision = found["revision"]
-    show_result(found, f"{one_line(session_id)} has revision {revision}", as_json=as_json)
+    args = {"patch": read_args(given, "the patch"), "if_revision": if_revision}
+    found = daemon.call("session.patch", session_id=session_id, **args)
+    daemon.show(found, f"{one_line(session_id)} has revision {found['revision']}")
 
 
 @session.command(epilog=example("session watch walk"))
-@click.argument("session_id", type=SESSION, metavar="ID")
-@with_json
-@with_socket
-def watch(*, session_id: str, as_json: bool, socket: Path) -> None:
+@_with_id
+@with_daemon
+def watch(*, session_id: str, daemon: DaemonVerb) -> None:
     """Print each patch as it is merged: revision, module and request, patch.
 
     Returns when the session ends; Ctrl-C leaves it (status 130). With --json each line is the entry
     of the journal.
     """
-    with DaemonClient(socket) as client:
-        status = _result(client.known("status"), as_json=as_json)
+    result = partial(daemon.result, module=SUPERVISOR, op="events")
+    with daemon.connect() as client:
+        status = result(client.known("status"))
         args = {"session_id": session_id}
-        shown = _result(client.known("session.show", args), as_json=as_json)
+        shown = result(client.known("session.show", args))
         now, revision = shown["status"], shown["revision"]
         click.echo(f"{one_line(session_id)} is {now} at revision {revision}", err=True)
         if now == "ended":
@@ -260,31 +209,18 @@ def watch(*, session_id: str, as_json: bool, socket: Path) -> None:
         client.send(*own_op("events", {**args, **place}))
         for event in client.events():
             if isinstance(event, Answer):
-                _result(event, as_json=as_json)
+                result(event)
                 return
             if isinstance(event, RequestEvent):
                 entry = event.document.get("fields") or {}
-                if _is_last(entry, revision, as_json=as_json):
+                name, data = entry.get("event"), entry.get("data") or {}
+                if name == "session:patch" and data.get("revision", 0) > revision:
+                    daemon.show(entry, partial(change_line, live=is_terminal(sys.stdout)))
+                elif name == "session:end":
+                    daemon.show(entry, lambda _: None)
+                    click.echo("the session has ended", err=True)
                     return
     raise NoDaemonError("the daemon closed the connection")
-
-
-def _result(answer: Answer, *, as_json: bool) -> Any:
-    return result_of(answer, as_json=as_json, module=SUPERVISOR, op="events")
-
-
-def _is_last(entry: dict[str, Any], revision: int, *, as_json: bool) -> bool:
-    """Print an entry unless the session had it already; True if the session has ended."""
-    name, data = entry.get("event"), entry.get("data") or {}
-    if name == "session:patch" and data.get("revision", 0) > revision:
-        text = partial(change_line, live=is_terminal(sys.stdout))
-        show_result(entry, text, as_json=as_json)
-    elif name == "session:end":
-        if as_json:
-            print_json(entry)
-        click.echo("the session has ended", err=True)
-        return True
-    return False
 
 
 OP = "session.prompt"
@@ -303,18 +239,8 @@ _COURSE = frozenset(
 @click.option("--priority", type=click.Choice(PRIORITIES), default="normal", show_default=True)
 @click.option("--reject", is_flag=True, help="Do not wait if the session already serves a prompt.")
 @click.option("--timeout", "timeout_s", type=SECONDS, help="Instead of the module's own.")
-@with_json
-@with_socket
-def prompt(
-    *,
-    session_id: str,
-    text: str,
-    priority: str,
-    reject: bool,
-    timeout_s: float | None,
-    as_json: bool,
-    socket: Path,
-) -> None:
+@with_daemon
+def prompt(*, session_id: str, text: str, reject: bool, daemon: DaemonVerb, **options: Any) -> None:
     """Give SESSION a prompt: TEXT, or - to read it from stdin.
 
     The answer goes to stdout as it is said; thoughts, tool calls and the wait for another prompt
@@ -324,49 +250,35 @@ def prompt(
     args = given_args(
         session_id=session_id,
         content=sys.stdin.read() if text == "-" else text,
-        priority=priority,
         conflict_strategy="reject" if reject else "queue",
-        timeout_s=timeout_s,
+        **options,
     )
-    shown = _Answer(as_json=as_json)
-    words = one_line(f"the prompt of {session_id} was cancelled")
-    with interruption(words), DaemonClient(socket) as client:
-        answer = client.own(OP, args, shown.event)
-    shown.end(answer.result if answer.ok else None)
-    result_of(answer, as_json=as_json, module=SUPERVISOR, op=OP)
-    if as_json:
-        print_json(answer.document)
+    printer, said = EventPrinter(), ""
 
-
-class _Answer:
-    def __init__(self, *, as_json: bool) -> None:
-        self._as_json = as_json
-        self._printer = EventPrinter()
-        self._said = ""
-
-    def event(self, event: dict[str, Any], line: bytes) -> None:
-        if self._as_json:
-            echo_json(line)
-            return
-        name = event.get("event")
+    def show(event: dict[str, Any], line: bytes) -> None:
+        nonlocal said
         content = (event.get("payload") or {}).get("content")
-        if name == _CHUNK and isinstance(content, str):
-            self._printer.close_line()
+        if daemon.as_json:
+            echo_json(line)
+        elif event.get("event") == _CHUNK and isinstance(content, str):
+            printer.close_line()
             click.echo(safe(content), nl=False)
-            self._said = content or self._said
-        elif name not in _COURSE:
-            self._printer.show(event)
+            said = content or said
+        elif event.get("event") not in _COURSE:
+            printer.show(event)
 
-    def end(self, result: dict[str, Any] | None) -> None:
-        """End the last line; an answer without chunks is shown now."""
-        if self._as_json:
-            return
-        self._printer.close_line()
-        if not self._said and result is not None:
-            self._said = result["content"]
-            click.echo(safe(self._said), nl=False)
-        if self._said and not self._said.endswith("\n"):
+    words = one_line(f"the prompt of {session_id} was cancelled")
+    with interruption(words), daemon.connect() as client:
+        answer = client.own(OP, args, show)
+    if not daemon.as_json:
+        printer.close_line()
+        if answer.ok and not said:  # an answer without chunks
+            said = answer.result["content"]
+            click.echo(safe(said), nl=False)
+        if said and not said.endswith("\n"):
             click.echo()
+    daemon.result(answer, SUPERVISOR, OP)
+    daemon.show(answer.document, lambda _: None)
 
 
 STATUS_COLOURS = {
@@ -413,10 +325,6 @@ def table(sessions: list[dict[str, Any]], width: int | None) -> str:
 
 def _in_colour(column: str, text: str) -> str:
     return status_word(text) if column == "STATUS" else text
-
-
-def page(session: dict[str, Any]) -> str:
-    return "\n".join(_lines(session))
 
 
 def change_line(event: dict[str, Any], *, live: bool) -> str:

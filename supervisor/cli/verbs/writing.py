@@ -110,18 +110,24 @@ def new(
     descriptor = _parsed(document, name, folder)
     when = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
     files = module_templates.files_of(choice, document, descriptor, when)
-    _write_module(folder, {"module.json": files["module.json"]} if command else files)
-    shown = shell_word(str(folder))
-    hint = f"`stdiod check {shown}` says whether it works"
-    click.echo(f"{one_line(str(folder))} has been created; {hint}")
+    where = one_line(str(folder))
+    try:
+        folder.mkdir(parents=True)
+        for file in ["module.json"] if command else files:
+            (folder / file).write_bytes(files[file])
+    except FileExistsError:
+        raise NoError(f"{where} already exists, and is left as it is") from None
+    except OSError as error:
+        raise NoError(f"{where} cannot be written: {error.strerror}") from None
+    hint = f"`stdiod check {shell_word(str(folder))}` says whether it works"
+    click.echo(f"{where} has been created; {hint}")
     if choice.lang == "exec" and not command:
         words = "it wraps `printf`, as an example; to wrap a command, put it behind --, as in "
         words += "`stdiod new NAME --lang exec -- jq`"
         remark(words)
     needs = command[0] if command else choice.needs
     if shutil.which(needs) is None:
-        words = f"there is no {one_line(needs)} in your PATH, and it needs that to run"
-        remark(words)
+        remark(f"there is no {one_line(needs)} in your PATH, and it needs that to run")
 
 
 def _choice(
@@ -163,18 +169,6 @@ def _parsed(document: dict[str, Any], name: str, folder: Path) -> Descriptor:
         if problem.pointer == "/name":
             words = f"{one_line(name)!r} is not a valid module name: {words}"
         raise click.UsageError(words) from None
-
-
-def _write_module(folder: Path, files: dict[str, bytes]) -> None:
-    try:
-        folder.mkdir(parents=True)
-        for name, content in files.items():
-            (folder / name).write_bytes(content)
-    except FileExistsError:
-        raise NoError(f"{one_line(str(folder))} already exists, and is left as it is") from None
-    except OSError as error:
-        words = f"{one_line(str(folder))} cannot be written: {error.strerror}"
-        raise NoError(words) from None
 
 
 @click.command(epilog=example("dev modules/dice/module.json"))
@@ -273,13 +267,7 @@ def check(
     except PolicyError as error:
         raise click.UsageError(str(error)) from None
     with Ticker(silent=as_json) as ticker:
-
-        def wait(step: str) -> None:
-            if not ticker.live:  # a terminal shows each step
-                ticker.line(f"stdiod: {one_line(step.strip())}; no answer yet")
-
-        steps = checking.Steps(lambda one: ticker.show(one_line(one)), wait)
-        checking.examine_all(good, permission, rules, steps, tell)
+        checking.examine_all(good, permission, rules, ticker, tell)
     well = not bad and all(one.verdict != "fail" for one in reports)
     uncalled = [op for op in permission.args if not any(_called(one, op) for one in reports)]
     if as_json:
@@ -289,7 +277,12 @@ def check(
     else:
         _summarise(reports, bad)
     if junit is not None:
-        _write_junit(junit, reports)
+        from supervisor.conformance import clauses
+
+        try:
+            junit.write_bytes(clauses.junit(reports))
+        except OSError as error:
+            raise EndError(f"{junit} cannot be written: {error.strerror}") from None
     exit_unless(well)
     if uncalled:
         raise NoError(f"no module was called with --op {', --op '.join(map(one_line, uncalled))}")
@@ -331,14 +324,12 @@ def _show_report(report: Report) -> None:
     holding = [_named(one) for one in report.findings if one.status == "holds"]
     if holding:
         click.echo(f"  {_status('holds')} {', '.join(holding)}")
-    rest = [one for one in report.findings if one.status != "holds"]
-    for one in rest:
-        if one.status != "not tried":
-            _show_finding(one)
     untried: dict[str, list[str]] = {}
-    for one in rest:
+    for one in report.findings:
         if one.status == "not tried":
             untried.setdefault(one.words, []).append(_named(one))
+        elif one.status != "holds":
+            _show_finding(one)
     for words, names in untried.items():
         click.echo(f"  {_status('not tried')} {', '.join(names)}: {one_line(words)}")
     counts = [
@@ -388,15 +379,6 @@ def _summarise(reports: list[Report], bad: list[CheckedDescriptor]) -> None:
     click.echo(f"{count(len(reports) + len(bad), 'module')}: {', '.join(told)}")
 
 
-def _write_junit(path: Path, reports: list[Report]) -> None:
-    from supervisor.conformance.clauses import junit
-
-    try:
-        path.write_bytes(junit(reports))
-    except OSError as error:
-        raise EndError(f"{path} cannot be written: {error.strerror}") from None
-
-
 @click.command(epilog=example("validate modules", "validate modules/dice/module.json"))
 @with_paths
 @with_json
@@ -411,22 +393,18 @@ def validate(paths: tuple[Path, ...], as_json: bool) -> None:
     checked = check(paths)
     well = all(one.ok for one in checked.descriptors) and not checked.empty
     if as_json:
-        print_json(
+        descriptors = [
             {
-                "ok": well,
-                "descriptors": [
-                    {
-                        "descriptor": str(one.path.absolute()),
-                        "name": one.name,
-                        "ok": one.ok,
-                        "problems": one.problems,
-                        "warnings": one.warnings,
-                    }
-                    for one in checked.descriptors
-                ],
-                "empty": [str(path) for path in checked.empty],
+                "descriptor": str(one.path.absolute()),
+                "name": one.name,
+                "ok": one.ok,
+                "problems": one.problems,
+                "warnings": one.warnings,
             }
-        )
+            for one in checked.descriptors
+        ]
+        empty = [str(path) for path in checked.empty]
+        print_json({"ok": well, "descriptors": descriptors, "empty": empty})
     else:
         _print_checked(checked)
     exit_unless(well)
