@@ -25,8 +25,7 @@ from protocol.client import Answer
 from scripts.checkout import ROOT, Stdiod
 from scripts.foreign import PILLOW
 from supervisor.cli.client import DaemonClient
-from supervisor.cli.top.figures import Figures, Order, Trends, figures
-from supervisor.cli.top.live import ARGS
+from supervisor.cli.top.figures import ARGS, Figures, Order, Trends, figures
 from supervisor.cli.top.view import Look, view
 
 DOCS: Final = ROOT / "docs"

@@ -18,7 +18,7 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -433,24 +433,21 @@ class OpCompleter(Completer):
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
         del event
-        typed = document.text_before_cursor
-        op, space, rest = typed.partition(" ")
+        inputs = self._inputs()
+        op, space, rest = document.text_before_cursor.partition(" ")
         word = rest.rpartition(" ")[2] if space else op
-        for one in self._candidates(op if space else None, word):
+        candidates = [*inputs, "/help", "/ops", "/quit", "/restart"]
+        if space:
+            properties = properties_of(inputs.get(op))
+            candidates = [f"{name}=" for name in properties]
+            name, equals, _ = word.partition("=")
+            if equals and name in properties:
+                schema = properties[name]
+                values = schema.get("enum", ()) if isinstance(schema, dict) else ()
+                candidates = [f"{name}={one}" for one in values if isinstance(one, str)]
+        for one in candidates:
             if one.startswith(word):
                 yield Completion(one, start_position=-len(word))
-
-    def _candidates(self, op: str | None, word: str) -> Iterator[str]:
-        inputs = self._inputs()
-        if op is None:
-            yield from (*inputs, "/help", "/ops", "/quit", "/restart")
-            return
-        for name, schema in properties_of(inputs.get(op)).items():
-            if not word.startswith(f"{name}="):
-                yield f"{name}="
-                continue
-            values = schema.get("enum", ()) if isinstance(schema, dict) else ()
-            yield from (f"{name}={value}" for value in values if isinstance(value, str))
 
 
 class Piped:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
@@ -19,37 +19,11 @@ _LABEL_WIDTH = 10
 _STDERR_LINES = 10
 _TOLD = frozenset(
     {
-        "reason",
-        "instance",
-        "pid",
-        "uptime_s",
-        "exit_code",
-        "signal",
-        "state",
-        "waits_for",
-        "retry_in_s",
-        "pointer",
-        "line_excerpt",
-        "stderr_tail",
-        "ops",
-        "module",
-        "queue",
-        "rule",
-        "limit",
-        "survivors",
-        "stopped_by_host",
-        "traced_by",
-        "unfinished_line",
-        "origin",
-        "reported",
-        "stray_id",
-        "cpu_s",
-        "busy",
-        "hook_reason",
+        *("reason", "origin", "stopped_by_host", "module", "queue", "rule"),
+        *("stray_id", "cpu_s", "busy", "hook_reason"),
     }
 )
-"""Details with a line of their own, or in the message."""
-
+"""Details that are in the message, in the hint, or beside another one."""
 
 _LABELS = {"session_id": "session", "request_id": "request"}
 
@@ -106,67 +80,54 @@ def _fact(label: str, text: str) -> str:
 
 
 def _evidence(details: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    process = _process(details)
-    if process:
-        yield "process", process
-    if "state" in details:
-        yield "state", one_line(str(details["state"]))
-    if details.get("waits_for"):
-        names = details["waits_for"]
-        yield "waits for", one_line(", ".join(names) if isinstance(names, list) else str(names))
-    retry_s = details.get("retry_in_s")
-    if isinstance(retry_s, int | float):
-        yield "next try", f"in {duration(retry_s)}"
-    if details.get("pointer"):
-        yield "at", one_line(str(details["pointer"]))
-    if details.get("ops"):
-        yield "ops", one_line(", ".join(map(str, details["ops"])))
-    if details.get("line_excerpt"):
-        yield "line", one_line(str(details["line_excerpt"]))
-    yield from _stderr(details.get("stderr_tail"))
-    yield from _found(details)
-    if details.get("reported"):
-        yield "reported", _shown(details["reported"])
-    others = {key: value for key, value in details.items() if key not in _TOLD}
-    for key, value in others.items():
+    """Yield details with their labels; those without a label of their own come last."""
+    left = {key: value for key, value in details.items() if key not in _TOLD}
+
+    def take(key: str) -> Any:
+        return left.pop(key, None)
+
+    names, retry_s, tail = take("waits_for"), take("retry_in_s"), take("stderr_tail")
+    limit, tracer = take("limit"), take("traced_by")
+    before_stderr = {
+        "process": _process(take, details),
+        "state": take("state"),
+        "waits for": ", ".join(names) if isinstance(names, list) else names,
+        "next try": f"in {duration(retry_s)}" if isinstance(retry_s, int | float) else "",
+        "at": take("pointer"),
+        "ops": ", ".join(map(str, take("ops") or ())),
+        "line": take("line_excerpt"),
+    }
+    after_stderr = {
+        "unfinished": take("unfinished_line"),
+        "limit": limit_text(limit) if isinstance(limit, dict) else "",
+        "survivors": ", ".join(f"pid {pid}" for pid in take("survivors") or ()),
+        "traced by": f"{tracer.get('name')} (pid {tracer.get('pid')})"
+        if isinstance(tracer, dict)
+        else "",
+        "reported": take("reported"),
+    }
+    yield from ((label, _shown(value)) for label, value in before_stderr.items() if value)
+    if isinstance(tail, list):
+        for number, line in enumerate(telling_tail(tail, _STDERR_LINES)):
+            yield "" if number else "stderr", one_line(str(line))
+    yield from ((label, _shown(value)) for label, value in after_stderr.items() if value)
+    for key, value in left.items():
         yield one_line(_LABELS.get(key, key)), _shown(value)
 
 
-def _found(details: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    if details.get("unfinished_line"):
-        yield "unfinished", one_line(str(details["unfinished_line"]))
-    limit = details.get("limit")
-    if isinstance(limit, dict):
-        yield "limit", one_line(limit_text(limit))
-    if details.get("survivors"):
-        yield "survivors", one_line(", ".join(f"pid {pid}" for pid in details["survivors"]))
-    tracer = details.get("traced_by")
-    if isinstance(tracer, dict):
-        yield "traced by", one_line(f"{tracer.get('name')} (pid {tracer.get('pid')})")
-
-
-def _process(details: dict[str, Any]) -> str:
-    parts: list[str] = []
-    if "instance" in details:
-        parts.append(one_line(str(details["instance"])))
+def _process(take: Callable[[str], Any], details: dict[str, Any]) -> str:
+    number, exit_code, uptime_s = take("signal"), take("exit_code"), take("uptime_s")
+    parts = [str(take("instance"))] if "instance" in details else []
     if "pid" in details:
-        parts.append(f"pid {details['pid']}")
-    if isinstance(details.get("signal"), int):
-        number = details["signal"]
+        parts.append(f"pid {take('pid')}")
+    if isinstance(number, int):
         by_us = ", sent by stdiod" if details.get("stopped_by_host") else ""
         parts.append(f"killed by {signal_name(number)} (signal {number}{by_us})")
     elif "exit_code" in details:
-        parts.append(f"exit code {details['exit_code']}")
-    if isinstance(details.get("uptime_s"), int | float):
-        parts.append(f"ran for {duration(details['uptime_s'])}")
+        parts.append(f"exit code {exit_code}")
+    if isinstance(uptime_s, int | float):
+        parts.append(f"ran for {duration(uptime_s)}")
     return ", ".join(parts)
-
-
-def _stderr(tail: Any) -> Iterator[tuple[str, str]]:
-    if not isinstance(tail, list) or not tail:
-        return
-    for number, line in enumerate(telling_tail(tail, _STDERR_LINES)):
-        yield "" if number else "stderr", one_line(str(line))
 
 
 def _shown(value: Any) -> str:

@@ -254,88 +254,58 @@ def _entries(said: Said, instance: str, *, persistent: bool) -> Iterator[Entry]:
 
 def _conversations(choice: Selection) -> Iterator[Said]:
     """Yield the conversation with each process."""
-    match choice.protocol:
-        case "narratoria":
-            yield from _told(choice)
-        case "mcp":
-            yield _served(choice)
-        case _ if choice.lifecycle is Lifecycle.PERSISTENT:
-            yield [line for said in _answered(choice) for line in said]
-        case _:
-            yield from _answered(choice)
-
-
-def _result(part: OpTemplate) -> dict[str, Any]:
-    return {part.key: f"{part.says}{WHO}"}
-
-
-def _answered(choice: Selection) -> Iterator[Said]:
     part = choice.part
+    args, result = {part.arg: WHO}, {part.key: f"{part.says}{WHO}"}
     refusal = {"code": "unsupported_op", "message": "there is no such op"}
-    asked_op = Request("r3", Operation.INVOKE, part.op, {part.arg: WHO})
-    told: list[tuple[Request, dict[str, Any]]] = [
-        (Request("r1", Operation.HEALTH), {"status": "ok"}),
-        (Request("r2", Operation.DESCRIBE), {"ok": True, "result": {}}),
-        (asked_op, {"ok": True, "result": _result(part)}),
-        (Request("r4", Operation.INVOKE, "no such op"), {"ok": False, "error": refusal}),
-    ]
-    for request, answer in told:
-        yield [request, (EntrySource.MODULE, {"requestId": request.request_id, **answer})]
+    match choice.protocol:
+        case "mcp":
+            yield _mcp_conversation(part, args, result)
+        case "narratoria":
+            starting = {"type": "log", "level": "info", "message": "Starting"}
+            failure = {f"error{key.title()}": words for key, words in refusal.items()}
+            told: list[tuple[str, dict[str, Any], list[dict[str, Any]]]] = [
+                (part.op, args, [starting, {"type": "done", "ok": True, "result": result}]),
+                ("no such op", {}, [{"type": "error", **failure}, {"type": "done", "ok": False}]),
+            ]
+            for number, (op, content, events) in enumerate(told, 1):
+                lines = [(EntrySource.MODULE, {"version": "0", **one}) for one in events]
+                yield [Request(f"r{number}", Operation.INVOKE, op, content), *lines]
+        case _:
+            answers: list[tuple[Request, dict[str, Any]]] = [
+                (Request("r1", Operation.HEALTH), {"status": "ok"}),
+                (Request("r2", Operation.DESCRIBE), {"ok": True, "result": {}}),
+                (Request("r3", Operation.INVOKE, part.op, args), {"ok": True, "result": result}),
+                (Request("r4", Operation.INVOKE, "no such op"), {"ok": False, "error": refusal}),
+            ]
+            said: list[Said] = [
+                [request, (EntrySource.MODULE, {"requestId": request.request_id, **answer})]
+                for request, answer in answers
+            ]
+            persistent = choice.lifecycle is Lifecycle.PERSISTENT
+            yield from [[line for one in said for line in one]] if persistent else said
 
 
-def _told(choice: Selection) -> Iterator[Said]:
-    part = choice.part
-    starting = {"type": "log", "level": "info", "message": "Starting"}
-    refusal = {"errorCode": "unsupported_op", "errorMessage": "there is no such op"}
-    told: list[tuple[str, dict[str, Any], list[dict[str, Any]]]] = [
-        (
-            part.op,
-            {part.arg: WHO},
-            [starting, {"type": "done", "ok": True, "result": _result(part)}],
-        ),
-        ("no such op", {}, [{"type": "error", **refusal}, {"type": "done", "ok": False}]),
-    ]
-    for number, (operation, content, events) in enumerate(told, 1):
-        yield [
-            Request(f"r{number}", Operation.INVOKE, operation, content),
-            *((EntrySource.MODULE, {"version": "0", **one}) for one in events),
-        ]
-
-
-def _served(choice: Selection) -> Said:
-    part = choice.part
-    result = _result(part)
-    tool = {"name": part.op, "description": part.about, "inputSchema": part.schema}
-    client = {"name": "stdiod", "version": VERSION}
+def _mcp_conversation(part: OpTemplate, args: dict[str, Any], result: dict[str, Any]) -> Said:
     version = "2025-06-18"
+    client = {"name": "stdiod", "version": VERSION}
+    server = {"name": part.op, "version": "0.1.0"}
     introduction = {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
+    accepted = {"capabilities": {"tools": {}}, "serverInfo": server}
+    tool = {"name": part.op, "description": part.about, "inputSchema": part.schema}
+    text = {"type": "text", "text": result[part.key]}
     refusal = {"code": -32601, "message": "there is no such method"}
-    answered: list[tuple[Request | tuple[str, dict[str, Any]], dict[str, Any]]] = [
+    answers: list[tuple[Request | tuple[str, dict[str, Any]], dict[str, Any]]] = [
         (("server/discover", {}), {"error": refusal}),
-        (
-            ("initialize", introduction),
-            {
-                "result": {
-                    "protocolVersion": version,
-                    "capabilities": {"tools": {}},
-                    "serverInfo": {"name": part.op, "version": "0.1.0"},
-                }
-            },
-        ),
+        (("initialize", introduction), {"result": {"protocolVersion": version, **accepted}}),
         (("tools/list", {}), {"result": {"tools": [tool]}}),
         (
-            Request("r1", Operation.INVOKE, part.op, {part.arg: WHO}),
-            {
-                "result": {
-                    "content": [{"type": "text", "text": result[part.key]}],
-                    "structuredContent": result,
-                }
-            },
+            Request("r1", Operation.INVOKE, part.op, args),
+            {"result": {"content": [text], "structuredContent": result}},
         ),
         (Request("r2", Operation.HEALTH), {"result": {}}),
     ]
     said: Said = []
-    for number, (question, answer) in enumerate(answered, 1):
+    for number, (question, answer) in enumerate(answers, 1):
         named = {"jsonrpc": "2.0", "id": number}
         if isinstance(question, Request):
             said.append(question)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
@@ -101,19 +101,36 @@ def severity(state: str) -> int:
     return WORST_FIRST.index(state) if state in WORST_FIRST else len(WORST_FIRST)
 
 
-Row = dict[str, str]
+def _pids(module: dict[str, Any]) -> str:
+    instances = module["instances"]
+    if not instances or instances[0]["pid"] is None:
+        return _NONE
+    others = f" +{len(instances) - 1}" if len(instances) > 1 else ""
+    return f"{instances[0]['pid']}{others}"
 
-_COLUMNS = (
-    "NAME",
-    "STATE",
-    "KIND",
-    "PROTOCOL/LIFECYCLE",
-    "PID",
-    "UPTIME",
-    "RSS",
-    "RESTARTS",
-    "IN-FLIGHT/QUEUED",
-)
+
+def _uptime(module: dict[str, Any]) -> str:
+    return duration(max(up)) if (up := [one["uptime_s"] for one in module["instances"]]) else _NONE
+
+
+def _memory(module: dict[str, Any]) -> str:
+    memory = [one["rss_bytes"] for one in module["instances"] if one["rss_bytes"] is not None]
+    return size(sum(memory)) if memory else _NONE
+
+
+_COLUMNS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "NAME": lambda one: one_line(one["name"]),
+    "STATE": lambda one: one["state"],
+    "KIND": lambda one: one["kind"],
+    "PROTOCOL/LIFECYCLE": lambda one: (
+        f"{one['protocol']}/{'service' if one.get('url') else one['lifecycle']}"
+    ),
+    "PID": _pids,
+    "UPTIME": _uptime,
+    "RSS": _memory,
+    "RESTARTS": lambda one: str(one["restarts"]),
+    "IN-FLIGHT/QUEUED": lambda one: f"{one['in_flight']}/{one['queued']}",
+}
 _NOTE = "NOTE"
 _RIGHT = frozenset({"PID", "UPTIME", "RSS", "RESTARTS", "IN-FLIGHT/QUEUED"})
 _LEAVE_OUT = ("KIND", "PROTOCOL/LIFECYCLE", "IN-FLIGHT/QUEUED", "RSS", "RESTARTS")
@@ -144,8 +161,8 @@ def status_text(
     if failing:
         modules = [one for one in modules if in_trouble(one)]
     if modules:
-        notes = [note(one, now_s) for one in modules]
-        lines += _table([_row(module) for module in modules], notes, width)
+        rows = [{name: cell(one) for name, cell in _COLUMNS.items()} for one in modules]
+        lines += _table(rows, [note(one, now_s) for one in modules], width)
     elif failing:
         lines.append("no module is in trouble")
     else:
@@ -310,31 +327,7 @@ def _yellow(words: str) -> str:
     return click.style(one_line(words), fg="yellow")
 
 
-def _row(module: dict[str, Any]) -> Row:
-    instances = module["instances"]
-    memory = [one["rss_bytes"] for one in instances if one["rss_bytes"] is not None]
-    lifecycle = "service" if module.get("url") else module["lifecycle"]
-    return {
-        "NAME": one_line(module["name"]),
-        "STATE": module["state"],
-        "KIND": module["kind"],
-        "PROTOCOL/LIFECYCLE": f"{module['protocol']}/{lifecycle}",
-        "PID": _pids(instances),
-        "UPTIME": duration(max(one["uptime_s"] for one in instances)) if instances else _NONE,
-        "RSS": size(sum(memory)) if memory else _NONE,
-        "RESTARTS": str(module["restarts"]),
-        "IN-FLIGHT/QUEUED": f"{module['in_flight']}/{module['queued']}",
-    }
-
-
-def _pids(instances: list[dict[str, Any]]) -> str:
-    if not instances or instances[0]["pid"] is None:
-        return _NONE
-    others = f" +{len(instances) - 1}" if len(instances) > 1 else ""
-    return f"{instances[0]['pid']}{others}"
-
-
-def _table(rows: list[Row], notes: list[str], width: int | None) -> Iterator[str]:
+def _table(rows: list[dict[str, str]], notes: list[str], width: int | None) -> Iterator[str]:
     widths = column_widths(_COLUMNS, rows)
     notes_width = max(map(cells, notes))
     columns, beside = _layout(widths, notes_width, width)
@@ -371,69 +364,65 @@ def _layout(widths: dict[str, int], notes_width: int, width: int | None) -> tupl
 
 _LABEL_WIDTH = 12
 OPS_SHOWN = 20
+_LEFT_OUT = {
+    "late_lines": ("late line", ""),
+    "quarantined_lines": ("line", " outside the protocol"),
+    "left_out_log_lines": ("log line", " over the rate"),
+}
 
 
 def module_text(module: dict[str, Any]) -> str:
-    return "\n".join(_lines(module))
-
-
-def _lines(module: dict[str, Any]) -> Iterator[str]:
-    version = f" {one_line(module['version'])}" if module.get("version") else ""
-    name = click.style(one_line(module["name"]) + version, bold=True)
-    yield f"{name}, {module['kind']}: {state_word(module['state'])}"
+    version = f" {module['version']}" if module.get("version") else ""
+    name = click.style(one_line(module["name"] + version), bold=True)
+    lines = [f"{name}, {module['kind']}: {state_word(module['state'])}"]
     if module.get("description"):
-        yield one_line(module["description"])
-    yield ""
-    facts = {
-        "note": note(module),
-        "protocol": f"{module['protocol']}, {module['lifecycle']}{_agreed(module.get('mcp'))}",
-        "service": one_line(module.get("url") or ""),
-        "wanted": f"{module['wanted']} ({module['start']} start)",
-        "restarts": str(module["restarts"]),
-        "requests": _requests(module),
-        "ops": _ops(module.get("ops")),
-        "latency": _latency(module["latency_ms"]),
-        "left out": _left_out(module["counters"]),
-        "observes": _observes(module.get("hook")),
-        "gates": _gates(module.get("hook")),
-        "not set": one_line(", ".join(module.get("unset_variables") or ())),
-        "misfit": one_line("; ".join(module.get("misfits") or ())),
-        "descriptor": one_line(module["descriptor"]),
-        "quarantined": one_line(module.get("quarantined") or ""),
-    }
-    for label, text in facts.items():
-        if text:
-            yield _fact(label, text)
-    for instance in module["instances"]:
-        yield _fact("instance", _instance(instance))
+        lines.append(one_line(module["description"]))
+    counters, mcp, service = module["counters"], module.get("mcp"), module.get("url")
+    agreed = "" if mcp is None else f" ({mcp['era']}, {mcp['revision']})"
+    requests = (
+        f"{module['in_flight']} in flight, {module['queued']} queued, "
+        f"{counters['invocations']} answered, {counters['failures']} of them failed"
+    )
+    left_out = [
+        count(counters[counter], noun) + rest
+        for counter, (noun, rest) in _LEFT_OUT.items()
+        if counters[counter]
+    ]
+    facts = [
+        ("note", note(module)),
+        ("protocol", f"{module['protocol']}, {module['lifecycle']}{agreed}"),
+        ("service", service or ""),
+        ("wanted", f"{module['wanted']} ({module['start']} start)"),
+        ("restarts", str(module["restarts"])),
+        ("requests", requests),
+        ("ops", _ops(module.get("ops"))),
+        ("latency", _latency(module["latency_ms"])),
+        ("left out", ", ".join(left_out)),
+        *_hook_facts(module.get("hook")),
+        ("not set", ", ".join(module.get("unset_variables") or ())),
+        ("misfit", "; ".join(module.get("misfits") or ())),
+        ("descriptor", module["descriptor"]),
+        ("quarantined", module.get("quarantined") or ""),
+        *(("instance", _instance(one)) for one in module["instances"]),
+    ]
     if not module["instances"]:
-        yield _fact("instance", "the service is not asked" if module.get("url") else "none runs")
+        facts.append(("instance", "the service is not asked" if service else "none runs"))
+    lines += ["", *(_fact(label, one_line(text)) for label, text in facts if text)]
     if module["last_exit"] is not None:
-        yield from _last_exit(module["last_exit"])
+        lines += _last_exit(module["last_exit"])
+    return "\n".join(lines)
 
 
 def _fact(label: str, text: str) -> str:
     return dim(label.ljust(_LABEL_WIDTH)) + text
 
 
-def _agreed(mcp: dict[str, Any] | None) -> str:
-    return "" if mcp is None else one_line(f" ({mcp['era']}, {mcp['revision']})")
-
-
-def _requests(module: dict[str, Any]) -> str:
-    counters = module["counters"]
-    return (
-        f"{module['in_flight']} in flight, {module['queued']} queued, "
-        f"{counters['invocations']} answered, {counters['failures']} of them failed"
-    )
-
-
 def _ops(ops: dict[str, Any] | None) -> str:
     if ops is None:
         return ""
-    names = ", ".join(map(one_line, ops["names"][:OPS_SHOWN]))
-    more = ops["count"] - len(ops["names"][:OPS_SHOWN])
-    words = f"{names} and {more} more" if more else names
+    names = ops["names"][:OPS_SHOWN]
+    more = ops["count"] - len(names)
+    words = ", ".join(names) + (f" and {more} more" if more else "")
     return f"{words} (remembered: what it said when it last ran)" if ops["remembered"] else words
 
 
@@ -444,65 +433,45 @@ def _latency(latency_ms: dict[str, Any]) -> str:
     return f"half within {half}, 99 % within {most}, the longest {longest}"
 
 
-def _observes(hook: dict[str, Any] | None) -> str:
-    events = None if hook is None else hook["events"]
-    if hook is None or events is None:
-        return ""
-    return (
-        f"{one_line(', '.join(hook['observe']))}: {events['delivered']} given, "
-        f"{events['waiting']} wait, {events['dropped']} dropped, {events['failed']} failed"
-    )
-
-
-def _gates(hook: dict[str, Any] | None) -> str:
-    if hook is None or not hook["gate"]:
-        return ""
-    gates, modules = ", ".join(hook["gate"]), one_line(", ".join(hook["modules"]))
-    return f"{gates} of {modules}, priority {hook['priority']}, {hook['on_failure']} on failure"
-
-
-def _left_out(counters: dict[str, Any]) -> str:
-    parts = {
-        "late line": counters["late_lines"],
-        "line outside the protocol": counters["quarantined_lines"],
-        "log line over the rate": counters["left_out_log_lines"],
-    }
-    found = ((number, *noun.partition("line")) for noun, number in parts.items() if number)
-    return ", ".join(count(number, kind + line) + rest for number, kind, line, rest in found)
+def _hook_facts(hook: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
+    if hook is None:
+        return
+    if events := hook["events"]:
+        given = f"{', '.join(hook['observe'])}: {events['delivered']} given"
+        left = f"{events['waiting']} wait, {events['dropped']} dropped"
+        yield "observes", f"{given}, {left}, {events['failed']} failed"
+    if hook["gate"]:
+        gates, modules = ", ".join(hook["gate"]), ", ".join(hook["modules"])
+        on_failure = f"{hook['on_failure']} on failure"
+        yield "gates", f"{gates} of {modules}, priority {hook['priority']}, {on_failure}"
 
 
 def _instance(instance: dict[str, Any]) -> str:
     memory, tracer = instance["rss_bytes"], instance.get("traced_by")
     parts = [
-        one_line(instance["id"]),
+        instance["id"],
         "" if instance["pid"] is None else f"pid {instance['pid']}",
         f"up {duration(instance['uptime_s'])}",
         "" if memory is None else size(memory),
         "warm" if instance["state"] == "warm" else f"{instance['in_flight']} in flight",
-        "" if tracer is None else f"traced by {one_line(tracer['name'])} (pid {tracer['pid']})",
+        "" if tracer is None else f"traced by {tracer['name']} (pid {tracer['pid']})",
     ]
     return ", ".join(filter(None, parts))
 
 
 def _last_exit(died: dict[str, Any]) -> Iterator[str]:
     date = dt.datetime.fromtimestamp(died["ts"]).astimezone().date().isoformat()
+    how = "" if died["exit_code"] is None else f", exit code {died['exit_code']}"
+    if died["signal"] is not None:
+        by_us = " sent by stdiod" if died.get("stopped_by_host") else ""
+        how = f", {signal_name(died['signal'])}{by_us}"
     yield _fact("last exit", f"{one_line(died['message'])}, {ago(died['ts'])}")
-    yield _fact(
-        "", dim(f"at {date} {time_of_day(died['ts'])}, reason {died['reason']}{_how(died)}")
-    )
+    yield _fact("", dim(f"at {date} {time_of_day(died['ts'])}, reason {died['reason']}{how}"))
     if died.get("limit"):
         yield _fact("", f"limit: {one_line(limit_text(died['limit']))}")
     if died["stderr_tail"]:
         yield _fact("", "the last lines of its stderr:")
-        for line in died["stderr_tail"]:
-            yield _fact("", f"  {one_line(line)}")
+        yield from (_fact("", f"  {one_line(line)}") for line in died["stderr_tail"])
     if died.get("survivors"):
         pids = ", ".join(map(str, died["survivors"]))
         yield _fact("", f"still running, could not be killed: pid {pids}")
-
-
-def _how(died: dict[str, Any]) -> str:
-    if died["signal"] is not None:
-        by_us = " sent by stdiod" if died.get("stopped_by_host") else ""
-        return f", {signal_name(died['signal'])}{by_us}"
-    return "" if died["exit_code"] is None else f", exit code {died['exit_code']}"

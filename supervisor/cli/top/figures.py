@@ -18,6 +18,9 @@ from supervisor.policy.latency import BucketCounts, between, quantile_us
 
 Status = dict[str, Any]
 
+ARGS: dict[str, Any] = {"histogram": True}
+"""The args of `status` whose answers are compared."""
+
 TREND_LENGTH = 60
 """How many rates are kept of each module."""
 

@@ -1,7 +1,7 @@
-"""Layout of figures, for a screen or as a plain table.
+"""Figures as the lines of a screen, or as a plain table.
 
 On a narrow screen long names are cut, then columns are left out in the order of `_LEAVE_OUT`; the
-trend takes the rest of the width. No line is wider than the screen.
+trend takes the rest of the width. The screen cuts lines that are too long.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import click
 import msgspec
@@ -19,7 +18,6 @@ from supervisor.cli.terminal import (
     GAP,
     cells,
     column_widths,
-    cut,
     dim,
     one_line,
     row_width,
@@ -80,9 +78,8 @@ _WIDE_TREND = 60
 _MARK, _NO_MARK = "> ", "  "
 """The mark of the selected module and of all others: colours may be off."""
 
-_LINES_ABOVE = 4
-_LINES_ABOVE_LOG = 2
-_LINES_BELOW = 1
+_LINES_AROUND = 5
+"""The lines above and below the modules."""
 _ROOMY = 60
 """On a narrower screen, keys stand closer together."""
 
@@ -99,64 +96,45 @@ class Look(msgspec.Struct, kw_only=True):
     bars: str = BLOCKS
 
 
-class LogText(NamedTuple):
-    text: str
-    of_module: bool
-    """False for a message of the daemon."""
-
-
 def view(
     now: Figures, trend: Callable[[str], Trend], look: Look, width: int, height: int
 ) -> list[str]:
-    """Return the lines of a screen: at most `height`, each of at most `width` cells."""
+    """Return the lines of a screen, at most `height`."""
     rows = in_order(now.modules, look.order)
-    room = rows_shown(height)
     at = selected_row(rows, look.selected)
     first = first_row(look.top_row, at, len(rows), height)
-    shown = rows[first : first + room]
-    lines = [
-        click.style(cut(_daemon(now), width), bold=True),
-        cut(_summary(now), width),
-        click.style(cut(one_line(look.message), width), fg="yellow") if look.message else "",
-        *_screen_table(shown, rows, trend, look.bars, width - len(_MARK), marked=at - first),
-    ]
+    shown = rows[first : first + rows_shown(height)]
     keys = [f"s sort: {look.order}", "r restart", "l logs", "q quit"]
     if len(rows) > len(shown):
         keys.append(f"up, down: {first + 1 if shown else 0}-{first + len(shown)} of {len(rows)}")
-    keys.append(f"every {look.interval_s:g} s")
-    return _page(lines, keys, width, height)
-
-
-def log_view(
-    title: str, lines: Sequence[LogText], message: str, width: int, height: int
-) -> list[str]:
-    room = max(0, height - _LINES_ABOVE_LOG - _LINES_BELOW)
-    shown = [
-        cut(one.text, width) if one.of_module else dim(cut(one.text, width))
-        for one in (lines[-room:] if room else ())
+    lines = [
+        click.style(_daemon(now), bold=True),
+        _summary(now),
+        attention(look.message),
+        *_screen_table(shown, rows, trend, look.bars, width - len(_MARK), marked=at - first),
     ]
-    head = [
-        click.style(cut(one_line(title), width), bold=True),
-        click.style(cut(one_line(message), width), fg="yellow") if message else "",
-    ]
-    return _page([*head, *shown], ["q back"], width, height)
+    return page(lines, [*keys, f"every {look.interval_s:g} s"], width, height)
 
 
-def _page(lines: list[str], keys: Sequence[str], width: int, height: int) -> list[str]:
+def attention(message: str) -> str:
+    return click.style(one_line(message), fg="yellow") if message else ""
+
+
+def page(lines: list[str], keys: Sequence[str], width: int, height: int) -> list[str]:
+    """Return `height` lines, the last one with as many keys as there is room for."""
     gap = GAP if width >= _ROOMY else " "
     said, *others = keys
     for one in others:
         if cells(said + gap + one) > width:
             break
         said += gap + one
-    lines += [""] * (height - _LINES_BELOW - len(lines))
-    last = dim(cut(said, width))
-    return [*lines[: max(0, height - _LINES_BELOW)], last][: max(0, height)]
+    blank = [""] * (height - 1 - len(lines))
+    return [*(lines + blank)[: max(0, height - 1)], dim(said)]
 
 
 def rows_shown(height: int) -> int:
     """Return the number of modules that fit on a screen."""
-    return max(0, height - _LINES_ABOVE - _LINES_BELOW)
+    return max(0, height - _LINES_AROUND)
 
 
 def selected_row(rows: Sequence[ModuleFigures], selected: str | None) -> int:
@@ -220,13 +198,12 @@ def _screen_table(
     widest = column_widths(COLUMNS, [_row(one) for one in rows])
     widths = {name: max(_NARROW.get(name, 0), widest[name]) for name in COLUMNS}
     columns = _layout(widths, width)
-    whole = width + len(_MARK)
-    yield dim(cut(_NO_MARK + table_line(columns, widths, right=_RIGHT), whole))
+    yield dim(_NO_MARK + table_line(columns, widths, right=_RIGHT))
     for number, one in enumerate(shown):
         row = {**_row(one), TREND: sparkline(trend(one.name), widths[TREND], bars)}
         paint = partial(_in_colour, fails=bool(one.failures_per_s))
         mark = _MARK if number == marked else _NO_MARK
-        yield cut(mark, whole) + table_line(columns, widths, row, right=_RIGHT, paint=paint)
+        yield mark + table_line(columns, widths, row, right=_RIGHT, paint=paint)
 
 
 def _layout(widths: dict[str, int], width: int) -> list[str]:

@@ -16,8 +16,7 @@ from supervisor.cli.exit_status import BROKEN_PIPE, NoDaemonError, remark
 from supervisor.cli.options import SECONDS, example, with_json, with_socket
 from supervisor.cli.results import print_json, result_of
 from supervisor.cli.terminal import is_terminal
-from supervisor.cli.top.figures import Figures, Status, figures
-from supervisor.cli.top.live import ARGS
+from supervisor.cli.top.figures import ARGS, Figures, Status, figures
 from supervisor.cli.top.view import table
 
 MAX_INTERVAL_S = 3600.0
@@ -58,18 +57,15 @@ def top(once: bool, interval_s: float, as_json: bool, socket: Path) -> None:
 
 
 def _watch(socket: Path, interval_s: float) -> None:
-    from supervisor.cli.top.live import Live
-    from supervisor.cli.top.screen import ClosedTerminalError, taken_over
+    from supervisor.cli.top.screen import watch
 
     # Errors are reported before the screen is taken over.
     with DaemonClient(socket) as client:
-        first = result_of(client.known("status", ARGS), as_json=False, module="status")
-    colour = not os.environ.get("NO_COLOR")
+        first = _ask(client, as_json=False)
     try:
-        with taken_over() as screen:
-            live = Live(screen, socket, interval_s, colour=colour, encoding=sys.stdout.encoding)
-            live.run(first)
-    except ClosedTerminalError:
+        if not watch(socket, interval_s, first):
+            raise KeyboardInterrupt
+    except (EOFError, OSError):  # the terminal is gone
         raise click.exceptions.Exit(BROKEN_PIPE) from None
 
 

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import re
 import select
 import struct
 import subprocess
@@ -29,6 +30,39 @@ main()
 """
 
 
+_PART = re.compile(r"\x1b\[\??([0-9;]*)([A-Za-z@])|\x1b.|\r|\n|\x08|[^\x1b\r\n\x08]+", re.DOTALL)
+
+
+def screen_of(output: bytes) -> str:
+    """Return what a terminal of any size shows that was written this."""
+    rows: dict[int, str] = {}
+    row = column = 0
+    for part in _PART.finditer(output.decode("utf-8", "replace")):
+        text, number = part[0], int((part[1] or "1").partition(";")[0] or 1)
+        match text if part[2] is None else part[2]:
+            case "\r":
+                column = 0
+            case "\n" | "B":
+                row += number
+            case "\x08" | "D":
+                column = max(0, column - number)
+            case "A":
+                row = max(0, row - number)
+            case "C":
+                column += number
+            case "H":
+                row, column = (int(one or 1) - 1 for one in f"{part[1]};".split(";")[:2])
+            case "J":
+                rows = {one: line for one, line in rows.items() if one < row and part[1] != "2"}
+            case "K":
+                rows[row] = rows.get(row, "")[:column]
+            case _ if part[2] is None and text[0] != "\x1b":
+                line = rows.get(row, "").ljust(column)
+                rows[row] = line[:column] + text + line[column + len(text) :]
+                column += len(text)
+    return "\n".join(rows.get(one, "") for one in range(max(rows, default=0) + 1))
+
+
 class Terminal:
     """Holds both ends, so that what the command left of its settings can be seen."""
 
@@ -37,7 +71,7 @@ class Terminal:
         self._resize(100, 24)
         self.settings: Any = termios.tcgetattr(self._slave)
         self.output = b""
-        """All that was written, from the start or the last `forget`."""
+        """All that was written."""
         usual = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
         usual |= {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"}
         self.process = subprocess.Popen(
@@ -72,19 +106,30 @@ class Terminal:
         """Change the size; the kernel tells the command with SIGWINCH."""
         self._resize(columns, lines)
 
+    def block(self) -> None:
+        """Have the terminal take nothing more."""
+        termios.tcflow(self._slave, termios.TCOOFF)
+
     def close(self) -> None:
         """Close the terminal as somebody closes a window."""
         os.close(self._master)
         self._master = -1
 
-    def forget(self) -> None:
-        self.output = b""
-
-    def shows(self, *texts: str) -> None:
-        """Wait until each text was written."""
+    def shows(self, *texts: str, without: str = "\0") -> None:
+        """Wait until the screen shows each of the texts, and not the other one."""
         ends_at = time.monotonic() + PATIENCE_S
-        while not all(text.encode() in self.output for text in texts):
-            assert self._read(0.05) or self.process.poll() is None, self.output[-3000:]
+        while without in (shown := screen_of(self.output)) or not all(
+            text in shown for text in texts
+        ):
+            assert self._read(0.05) or self.process.poll() is None, shown
+            assert time.monotonic() < ends_at, shown
+
+    def writes(self, *parts: bytes) -> None:
+        """Wait until this was written, in this order."""
+        pattern = re.compile(b".*".join(map(re.escape, parts)), re.DOTALL)
+        ends_at = time.monotonic() + PATIENCE_S
+        while not pattern.search(self.output):
+            self._read(0.05)
             assert time.monotonic() < ends_at, self.output[-3000:]
 
     def ended(self) -> int:

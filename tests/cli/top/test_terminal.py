@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import Serve
 from tests.cli.fake_daemon import Frame, Reply, log, not_ok, ok, serving
 from tests.cli.top.statuses import module, status
-from tests.cli.top.terminal import Terminal
+from tests.cli.top.terminal import ENTER, LEAVE, Terminal
 
 FAST = ("--interval", "0.05")
 
@@ -27,6 +27,8 @@ class Counting:
         self._asked = itertools.count(1)
 
     def __call__(self, frame: Frame) -> list[Reply]:
+        if frame["operation"] == "cancel":
+            return []
         if frame["input"]["op"] != "status":
             return self.others(frame)
         assert frame["input"] == {"op": "status", "args": {"histogram": True}}
@@ -93,10 +95,11 @@ def test_ctrl_z_gives_the_terminal_back_and_it_is_taken_over_again_afterwards(
     serve(Counting())
     with Terminal(socket_path) as terminal:
         terminal.shows("dice")
-        terminal.forget()
         # Nobody could wake the leader of a session, so the kernel does not really stop it.
         terminal.type(b"\x1a")
-        terminal.shows("\x1b[?1049l", "\x1b[?1049h", "dice")
+        terminal.writes(ENTER, LEAVE, ENTER, b"dice")
+        terminal.process.send_signal(signal.SIGTSTP)
+        terminal.writes(ENTER, LEAVE, ENTER, LEAVE, ENTER, b"dice")
         terminal.type(b"q")
         assert terminal.ended() == 0
         assert terminal.is_given_back()
@@ -126,12 +129,10 @@ def test_a_new_size_is_drawn_at_once(serve: Serve, socket_path: Path) -> None:
     serve(Counting("dice"))
     with Terminal(socket_path, "--interval", "1000") as terminal:
         terminal.shows("RESTARTS", "every 1000 s")
-        terminal.forget()
         terminal.resize(30, 8)
-        terminal.shows("CALLS/S")
+        terminal.shows("CALLS/S", without="RESTARTS")
         terminal.type(b"q")
         assert terminal.ended() == 0
-        assert b"RESTARTS" not in terminal.output
 
 
 def test_keys_sort_choose_and_scroll(serve: Serve, socket_path: Path) -> None:
@@ -158,9 +159,8 @@ def test_a_key_restarts_the_chosen_module_once_it_is_confirmed(
         terminal.shows("> dice")
         terminal.type(b"r")
         terminal.shows("restart dice? y: yes, any other key: no")
-        terminal.forget()
         terminal.type(b"n")
-        terminal.shows("> dice")
+        terminal.shows("> dice", without="restart dice?")
         assert [one["input"]["op"] for one in daemon.frames] == ["status"]
         terminal.type(b"ry")
         terminal.shows("dice is restarted")
@@ -188,7 +188,6 @@ def test_a_key_shows_the_log_of_the_chosen_module_on_the_smallest_terminal_too(
         terminal.shows("s sort: trouble r restart l logs q quit")
         terminal.type(b"jl")
         terminal.shows("log of kv", "kv#1 a cow", "kv#1 was killed", "q back")
-        terminal.forget()
         terminal.type(b"q")
         terminal.shows("> kv")
         terminal.type(b"q")
@@ -212,8 +211,7 @@ def test_a_daemon_that_goes_away_is_told_of_and_found_again(socket_path: Path) -
         terminal.shows("the daemon closed the connection")
         assert terminal.process.poll() is None
         daemon.close_after_reply = False
-        terminal.forget()
-        terminal.shows("5.00 calls/s")
+        terminal.shows("5.00 calls/s", without="closed the connection")
         terminal.type(b"q")
         assert terminal.ended() == 0
 
@@ -266,7 +264,7 @@ def test_a_terminal_that_takes_nothing_holds_nobody_up(serve: Serve, socket_path
     serve(Counting())
     with Terminal(socket_path, *FAST) as terminal:
         terminal.shows("dice")
-        terminal.type(b"\x13")  # Ctrl-S
+        terminal.block()
         terminal.process.terminate()
         assert terminal.process.wait(60) == -signal.SIGTERM
         assert terminal.has_its_settings()
