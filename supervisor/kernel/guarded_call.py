@@ -166,11 +166,11 @@ class GuardedCall:
             self._end(self._answer)
 
     def stop(self) -> None:
-        """End the call, unless its module or a gate is about to answer: the daemon is stopping."""
-        gates, is_kept = self._gates, self.call.settled
-        if gates is not None and gates.is_asking:
-            is_kept = not gates.allowed or gates.question is not None
-        if is_kept:
+        """End the call if it is in front of its module, or a person is asked: the daemon stops."""
+        gates = self._gates
+        if gates is None or not gates.is_asking:
+            return  # its module is about to answer, or its files are being looked at
+        if not gates.allowed or gates.question is not None:
             self.cancel(Stopped(Reason.SHUTDOWN, "the daemon is stopping"))
 
     def _end(self, outcome: Outcome) -> None:

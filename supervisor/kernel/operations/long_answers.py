@@ -6,7 +6,7 @@ objects it would be encoded in one step, and the garbage collector would look th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from typing import Any
 
 import trio
@@ -27,17 +27,34 @@ class LongAnswers:
         """Held while `metrics` are written."""
         self._some_at_once = trio.Semaphore(AT_ONCE)
 
-    async def gather(
+    def gather(
         self, items: Iterator[Any], shown: dict[str, Any], party: Party
-    ) -> dict[str, Any] | Pieces:
+    ) -> dict[str, Any] | Awaitable[Pieces]:
         """Return `shown` with the items as its key `modules`; a None takes time, and adds none.
 
-        A party has one such answer at a time.
+        What fits a turn is returned at once, before the party's next request begins. A party has
+        one longer answer at a time.
         """
-        async with party.telling:
-            some: list[Any] = []
+        some: list[Any] = []
+        is_first = party.telling.value > 0
+        if is_first:
             if _gather_a_turn(items, some):
                 return shown | {"modules": some}
+            party.telling.acquire_nowait()
+        return self._gather_the_rest(items, some, shown, party, is_first=is_first)
+
+    async def _gather_the_rest(
+        self,
+        items: Iterator[Any],
+        some: list[Any],
+        shown: dict[str, Any],
+        party: Party,
+        *,
+        is_first: bool,
+    ) -> Pieces:
+        if not is_first:
+            await party.telling.acquire()
+        try:
             async with self._some_at_once:
                 some[:] = map(encode, some)
                 parts, size, over = [encode(shown)[:-1] + b',"modules":['], 0, False
@@ -54,6 +71,8 @@ class LongAnswers:
                         words += " for a client; ask as somebody who sees fewer modules (`narrow`)"
                         raise RefusedError.because(Reason.QUEUE_FULL, words)
                 return Pieces([*parts, b"]}"])
+        finally:
+            party.telling.release()
 
 
 def _gather_a_turn(items: Iterator[Any], into: list[Any]) -> bool:

@@ -65,7 +65,8 @@ async def offers(kernel: Kernel, args: OffersArgs, request: OwnRequest) -> Any:
         return {"version": version}
     offering = catalogue.offering(principal, detail=args.detail)
     told = (one and msgspec.Raw(encode(one)) for one in offering)
-    return await kernel.long_answers.gather(told, {"version": version}, request.party)
+    found = kernel.long_answers.gather(told, {"version": version}, request.party)
+    return found if isinstance(found, dict) else await found
 
 
 async def _follow_offers(kernel: Kernel, request: OwnRequest, *, notifications: bool) -> None:

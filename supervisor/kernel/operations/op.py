@@ -29,6 +29,7 @@ from protocol.args_schema import ArgsSchema
 from protocol.connection import Notice
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Log, Progress
+from protocol.problem import Problem
 from protocol.response import Response
 from supervisor.kernel.parties import Client, Handle, Party, RefusedError
 from supervisor.kernel.request_checks import invalid_args, unknown_module, without_unseen
@@ -98,7 +99,10 @@ class Op(msgspec.Struct, frozen=True):
             return invalid_args(self.name, fault)
         # A schema takes 5.0 for an integer, too.
         whole = {key: int(one) for key, one in said.items() if type(one) is float and one % 1 == 0}
-        return msgspec.convert(said | whole, self.args)
+        try:
+            return msgspec.convert(said | whole, self.args)
+        except msgspec.ValidationError as error:  # an integer that no float can hold
+            return invalid_args(self.name, Problem("", str(error)))
 
 
 def op(
