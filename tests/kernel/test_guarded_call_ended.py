@@ -12,6 +12,7 @@ import trio
 
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Success
+from protocol.host_events import RegisteredAsset
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.kernel import JournalOptions, Kernel, Party
 from tests.factories import actor
@@ -186,6 +187,19 @@ async def test_it_is_ended_at_any_wait_by_a_daemon_that_ends_without_waiting(
     assert not response.ok
     error = response.document()["error"]
     assert (error["code"], error["details"]["reason"]) == ("cancelled", "shutdown")
+
+
+async def test_a_daemon_that_stops_keeps_the_files_of_what_its_modules_have_answered(
+    tmp_path: Path, gate: Gate
+) -> None:
+    async with daemon_with(tmp_path, *parties(tmp_path, "asset")) as daemon:
+        waiting = Waiting(daemon, "asset")
+        await waiting.reached(gate)
+        daemon.requests.stop()
+        assert not waiting.asker.responses
+        gate.open.set()
+    await waiting.left_nothing("")
+    assert [type(one) for one in waiting.asker.events] == [RegisteredAsset]
 
 
 @pytest.fixture(autouse=True)

@@ -114,3 +114,12 @@ async def test_a_daemon_is_calm_up_to_five_hundred_open_requests(tmp_path: Path)
         assert daemon.is_calm()
         ask(daemon, "m", "hang")
         assert not daemon.is_calm()
+
+
+async def test_a_status_shows_nothing_of_the_request_after_it(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path, name="a")) as daemon:
+        party, answered = Party(Principal("ada", "test", ALL_SCOPES)), list[Asked]()
+        status = Asked(daemon, party, answered, "status")
+        Asked(daemon, party, answered, "stop", module="a")
+        [module] = (await status.result())["modules"]
+        assert module["state"] == "ready"
