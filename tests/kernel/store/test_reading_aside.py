@@ -57,7 +57,7 @@ def test_all_that_was_set_aside_is_found_and_nothing_else(tmp_path: Path) -> Non
     made = []
     for number in range(3):
         path.write_text("no journal")
-        for ending in ("-wal", "-last"):
+        for ending in ("-wal", "-shm"):
             path.with_name(f"journal.db{ending}").touch()
         made.append(set_aside(path, NOW + number))
     path.touch()
