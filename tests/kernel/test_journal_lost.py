@@ -97,6 +97,34 @@ def set_back(path: Path) -> None:
     copy.rename(path)
 
 
+@pytest.mark.fault(43)
+async def test_what_was_removed_does_not_come_back_with_a_file_that_is_put_back(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "data" / "journal.db"
+    options: dict[str, Any] = {"memory": JournalOptions()}
+    async with daemon_with(tmp_path, actor(tmp_path), **options) as daemon:
+        await own(daemon, ADA, "session.new", session_id="s")
+        for name in ("kept", "revoked"):
+            await own(daemon, ADA, "token.new", name=name)
+        copy = path.with_name("copy")
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute("VACUUM INTO ?", [str(copy)])
+        await own(daemon, ADA, "token.revoke", name="revoked")
+        before = await journal(daemon)
+        removed(path)
+        copy.rename(path)
+        await own(daemon, ADA, "token.new", name="late")
+        while (after := await journal(daemon))["id"] == before["id"] or after["problem"]:
+            await trio.lowlevel.checkpoint()
+    async with daemon_with(tmp_path, actor(tmp_path), **options) as daemon:
+        assert [one["name"] for one in (await own(daemon, ADA, "token.list"))["tokens"]] == [
+            "kept",
+            "late",
+        ]
+        assert (await own(daemon, ADA, "session.show", session_id="s"))["revision"] == 0
+
+
 def damaged(path: Path) -> None:
     wal = path.with_name(f"{path.name}-wal")
     wal.write_bytes(b"\xff" * wal.stat().st_size)

@@ -42,7 +42,13 @@ from supervisor.kernel.store.database import (
     transaction,
 )
 from supervisor.kernel.store.retention import Retention
-from supervisor.kernel.store.rows import Batch, EventRow, insert_entries, store_documents
+from supervisor.kernel.store.rows import (
+    Batch,
+    EventRow,
+    insert_entries,
+    remove_documents,
+    store_documents,
+)
 from supervisor.kernel.store.settings import UNENDED, DocumentKey, JournalOptions, Span
 from supervisor.runtime.threads import Threads
 
@@ -106,7 +112,7 @@ class Writer:
         self._asked = 0
         self._suspected = False
         self._closing = False
-        self._changed = threading.Condition(threading.Lock())
+        self._changed = threading.Condition(threading.RLock())
         # The rest is the thread's own.
         self._database: Database | None = None
         self._stored: set[DocumentKey] = set()
@@ -155,6 +161,13 @@ class Writer:
                 self._delete(key)
             else:
                 self._pending.documents[key] = (revision, body)
+            self._changed.notify()
+
+    def keep_all(self, keep_each: Callable[[], None]) -> None:
+        """Have `keep_each` keep all documents there are, in one group, in place of the file's."""
+        with self._changed:  # held all the time: half of them must not be the whole
+            self._pending.has_all = True
+            keep_each()
             self._changed.notify()
 
     def ask(self) -> int:
@@ -341,11 +354,15 @@ class Writer:
         if not database.is_in_place():
             raise OSError("it was removed or replaced")
         documents = batch.documents | self._newly_unended(batch.unended)
-        if batch.entries or documents:
+        if batch.entries or documents or batch.has_all:
             with transaction(database.connection):
                 insert_entries(database.connection, batch.entries, database.last_seq)
+                if batch.has_all:
+                    remove_documents(database.connection)
                 store_documents(database.connection, documents)
             database.last_seq += len(batch.entries)
+            if batch.has_all:
+                self._stored = {key for key in self._stored if key[0] in UNENDED}
             gone = {key for key, (_, body) in documents.items() if body is None}
             self._stored -= gone
             self._stored |= documents.keys() - gone
