@@ -13,10 +13,13 @@ import pytest
 import trio
 
 from protocol.descriptor.model import Descriptor
+from supervisor.kernel.journal import FILE
 from supervisor.kernel.kernel import JournalOptions, Kernel
 from tests.factories import PYTHON, actor, descriptor
 from tests.kernel.conftest import ask, daemon_with, own
 from tests.kernel.host_calls import PROMPT, allowing, caller, payload, question, results
+from tests.kernel.memory import flushed, until
+from tests.kernel.memory import journal as remembered
 from tests.principals import ADA
 
 DESCRIBED = """
@@ -123,6 +126,29 @@ async def test_what_was_removed_does_not_come_back_with_a_file_that_is_put_back(
             "late",
         ]
         assert (await own(daemon, ADA, "session.show", session_id="s"))["revision"] == 0
+
+
+async def test_a_daemon_that_began_without_its_journal_removes_nothing_from_one_put_back(
+    tmp_path: Path,
+) -> None:
+    path, backup = tmp_path / FILE, tmp_path / "backup"
+    backup.mkdir()
+    async with remembered(backup) as kept:
+        kept.keep("card", "a", b"{}")
+        assert await flushed(kept) is None
+        another = kept.state.journal
+    path.mkdir()
+    async with remembered(tmp_path) as kept:
+        path.rmdir()
+        await until(kept, well=True)
+        removed(path)
+        (backup / FILE).rename(path)
+        kept.record("daemon:stop", data={"cause": "a test"})
+        while kept.state.journal != another:
+            await trio.lowlevel.checkpoint()
+        await until(kept, well=True)
+    async with remembered(tmp_path) as kept:
+        assert kept.restored.kinds == {"card": [("a", b"{}")]}
 
 
 def damaged(path: Path) -> None:

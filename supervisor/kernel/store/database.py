@@ -196,6 +196,8 @@ class Database(msgspec.Struct, kw_only=True):
     aside: Aside | None = None
     set_back: str | None = None
     """How much is missing, if it was set back."""
+    last_file: int | None = None
+    """The descriptor that `note_last` writes to, once it is open."""
 
     @property
     def events(self) -> int:
@@ -213,11 +215,17 @@ class Database(msgspec.Struct, kw_only=True):
         """Write down beside the file what its newest entry is."""
         # A failure costs no more than that a loss may not be noticed.
         with contextlib.suppress(OSError):
-            file = os.open(_beside(self.path, LAST), _FLAGS | os.O_WRONLY | os.O_CREAT, 0o600)
-            try:
-                os.write(file, f"{self.journal} {self.last_seq:020}\n".encode())
-            finally:
-                os.close(file)
+            if self.last_file is None:
+                path = _beside(self.path, LAST)
+                self.last_file = os.open(path, _FLAGS | os.O_WRONLY | os.O_CREAT, 0o600)
+            os.pwrite(self.last_file, f"{self.journal} {self.last_seq:020}\n".encode(), 0)
+
+    def close(self) -> None:
+        if self.last_file is not None:
+            with contextlib.suppress(OSError):  # as above; it is closed all the same
+                os.close(self.last_file)
+            self.last_file = None
+        self.connection.close()
 
 
 def open_database(

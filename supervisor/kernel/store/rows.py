@@ -67,7 +67,7 @@ class Batch(msgspec.Struct):
     ticket: int = 0
     """The newest request for durability."""
     has_all: bool = False
-    """Whether `documents` are all there are: what the file has beside them, and has an end, goes."""
+    """Whether `documents` are all there are: others in the file, but for `unended` ones, go."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to write, or to report."""

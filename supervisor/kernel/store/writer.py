@@ -198,7 +198,7 @@ class Writer:
             while self._work():
                 pass
             if self._database is not None:
-                self._database.connection.close()
+                self._database.close()
         except Exception:  # whatever it is: the daemon goes on, and has to know that this does not
             log.exception("the journal's thread ended")
             self._tell(problem="a mistake in stdiod ended the journal's thread; its log has more")
@@ -307,7 +307,7 @@ class Writer:
     def _close(self) -> None:
         if self._database is not None:
             with contextlib.suppress(sqlite3.Error):
-                self._database.connection.close()
+                self._database.close()
             self._database = None
 
     def _open(self, damaged: str | None = None) -> Database:

@@ -30,7 +30,7 @@ def opened(path: Path, after_seq: int = 0) -> Iterator[Database]:
     try:
         yield found
     finally:
-        found.connection.close()
+        found.close()
 
 
 def fill(path: Path, count: int = 3) -> None:
@@ -81,7 +81,7 @@ def test_a_new_journal_is_empty_private_and_in_wal_mode(tmp_path: Path) -> None:
 def test_durability_power_syncs_each_commit(tmp_path: Path) -> None:
     found = open_database(tmp_path / "store.db", power=True, now=NOW)
     assert found.connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
-    found.connection.close()
+    found.close()
 
 
 def test_a_journal_goes_on_where_it_ended(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def damaged(path: Path) -> Path:
     body = b'{"event":"daemon:stop","data":{"cause":"%s"}}' % (b"x" * 300)
     entries = [EventRow(NOW, "daemon:stop", None, None, None, body)] * COUNT
     insert_entries(found.connection, entries, found.last_seq)
-    found.connection.close()
+    found.close()
     content = bytearray(path.read_bytes())
     at = len(content) // PAGE // 2 * PAGE
     content[at : at + PAGE] = b"\xff" * PAGE
