@@ -178,7 +178,8 @@ class Journal(Recorder):
             self._report_drops()
         if renewed and self._has_restored:
             # Of what is in that file, such as a revoked token, nothing is to come back.
-            self._writer.keep_all(self._keep_again)
+            with self._writer.keeping_all():
+                self._keep_again()
         elif renewed:
             self._keep_again()
         self._commits.unpark_all()

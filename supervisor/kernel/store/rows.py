@@ -15,13 +15,7 @@ from typing import Any
 import msgspec
 
 from supervisor.kernel.recorder import Unended
-from supervisor.kernel.store.settings import (
-    IN_FLIGHT,
-    NAME_CHARS,
-    OPEN_QUESTION,
-    DocumentKey,
-    Span,
-)
+from supervisor.kernel.store.settings import NAME_CHARS, UNENDED, DocumentKey, Span
 
 CHUNKS = (2048, 256, 32, 4, 1)
 """Rows per statement; seven values each stay below SQLite's 32,766 variables."""
@@ -169,7 +163,7 @@ def store_documents(
 
 def remove_documents(connection: sqlite3.Connection) -> None:
     """Delete all documents but for those without an end."""
-    connection.execute("DELETE FROM documents WHERE kind NOT IN (?, ?)", (IN_FLIGHT, OPEN_QUESTION))
+    connection.execute("DELETE FROM documents WHERE kind NOT IN (?, ?)", [*UNENDED])
 
 
 def _chunks(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:

@@ -22,7 +22,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
@@ -163,11 +163,12 @@ class Writer:
                 self._pending.documents[key] = (revision, body)
             self._changed.notify()
 
-    def keep_all(self, keep_each: Callable[[], None]) -> None:
-        """Have `keep_each` keep all documents there are, in one group, in place of the file's."""
+    @contextlib.contextmanager
+    def keeping_all(self) -> Iterator[None]:
+        """Have all documents kept in the block, as one group, in place of those in the file."""
         with self._changed:  # held all the time: half of them must not be the whole
             self._pending.has_all = True
-            keep_each()
+            yield
             self._changed.notify()
 
     def ask(self) -> int:
