@@ -62,6 +62,8 @@ class Journal(Recorder):
         self._late_s: float | None = None
         """How long the disk had not answered when somebody waited last."""
         self._over = False
+        self._has_restored = False
+        """Whether the documents in memory are all there are: the start did not go on without."""
         self._flushes: dict[int, Kept] = {}
         self._commits = trio.lowlevel.ParkingLot()
         self._opened = trio.Event()
@@ -161,7 +163,7 @@ class Journal(Recorder):
 
     def take_opened(self, restored: Restored) -> None:
         if not self._opened.is_set():  # later it is too late: others have begun without it
-            self.restored = restored
+            self.restored, self._has_restored = restored, True
         self._opened.set()
 
     def take_state(self, state: JournalState, renewed: bool) -> None:  # noqa: FBT001
@@ -174,7 +176,11 @@ class Journal(Recorder):
             self._late_s = None
             self._end_flushes(state.ticket)
             self._report_drops()
-        if renewed:
+        if renewed and self._has_restored:
+            # Of what is in that file, such as a revoked token, nothing is to come back.
+            with self._writer.keeping_all():
+                self._keep_again()
+        elif renewed:
             self._keep_again()
         self._commits.unpark_all()
 

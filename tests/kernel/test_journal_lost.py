@@ -13,10 +13,13 @@ import pytest
 import trio
 
 from protocol.descriptor.model import Descriptor
+from supervisor.kernel.journal import FILE
 from supervisor.kernel.kernel import JournalOptions, Kernel
-from tests.factories import PYTHON, actor, descriptor
+from tests.factories import PYTHON, actor, descriptor, open_files
 from tests.kernel.conftest import ask, daemon_with, own
 from tests.kernel.host_calls import PROMPT, allowing, caller, payload, question, results
+from tests.kernel.memory import flushed, until
+from tests.kernel.memory import journal as remembered
 from tests.principals import ADA
 
 DESCRIBED = """
@@ -95,6 +98,58 @@ def set_back(path: Path) -> None:
     for ending in ("", "-wal", "-shm"):
         path.with_name(f"{path.name}{ending}").unlink()
     copy.rename(path)
+
+
+@pytest.mark.fault(43)
+async def test_what_was_removed_does_not_come_back_with_a_file_that_is_put_back(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "data" / "journal.db"
+    options: dict[str, Any] = {"memory": JournalOptions()}
+    async with daemon_with(tmp_path, actor(tmp_path), **options) as daemon:
+        await own(daemon, ADA, "session.new", session_id="s")
+        for name in ("kept", "revoked"):
+            await own(daemon, ADA, "token.new", name=name)
+        copy = path.with_name("copy")
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute("VACUUM INTO ?", [str(copy)])
+        await own(daemon, ADA, "token.revoke", name="revoked")
+        before = await journal(daemon)
+        removed(path)
+        copy.rename(path)
+        await own(daemon, ADA, "token.new", name="late")
+        while (after := await journal(daemon))["id"] == before["id"] or after["problem"]:
+            await trio.lowlevel.checkpoint()
+        assert list(open_files().values()).count(f"{path}-last") == 1
+    async with daemon_with(tmp_path, actor(tmp_path), **options) as daemon:
+        assert [one["name"] for one in (await own(daemon, ADA, "token.list"))["tokens"]] == [
+            "kept",
+            "late",
+        ]
+        assert (await own(daemon, ADA, "session.show", session_id="s"))["revision"] == 0
+
+
+async def test_a_daemon_that_began_without_its_journal_removes_nothing_from_one_put_back(
+    tmp_path: Path,
+) -> None:
+    path, backup = tmp_path / FILE, tmp_path / "backup"
+    backup.mkdir()
+    async with remembered(backup) as kept:
+        kept.keep("card", "a", b"{}")
+        assert await flushed(kept) is None
+        another = kept.state.journal
+    path.mkdir()
+    async with remembered(tmp_path) as kept:
+        path.rmdir()
+        await until(kept, well=True)
+        removed(path)
+        (backup / FILE).rename(path)
+        kept.record("daemon:stop", data={"cause": "a test"})
+        while kept.state.journal != another:
+            await trio.lowlevel.checkpoint()
+        await until(kept, well=True)
+    async with remembered(tmp_path) as kept:
+        assert kept.restored.kinds == {"card": [("a", b"{}")]}
 
 
 def damaged(path: Path) -> None:

@@ -393,6 +393,31 @@ def test_a_journal_that_lost_its_newest_entries_is_another_one_and_says_so(
     assert (last["id"], "set_back" in last) == (after["id"], False)
 
 
+@pytest.mark.fault(43)
+def test_a_copy_of_before_a_journal_was_set_aside_is_another_one_and_says_so(
+    start_daemon: StartDaemon,
+) -> None:
+    one = misbehaving("one")
+    daemon = start_daemon(one)
+    path = daemon.data_dir / journals.FILE
+    daemon.end()
+    earlier = path.read_bytes()
+    path.write_bytes(b"no journal")
+    daemon = start_daemon(one)
+    assert daemon.invoke("one").ok
+    daemon.end()
+    newest, _ = journals.read(path)[-1]
+    path.write_bytes(earlier)
+
+    daemon = start_daemon(one)
+    asked = daemon.invoke("one").done["request_id"]
+    until_seen(daemon, "module:invoke", request_id=asked)
+    after = daemon.op("status")["daemon"]["journal"]
+    assert f"had entries up to {newest}" in after["set_back"]
+    whole = entries(daemon)
+    assert next(entry["seq"] for entry in whole if entry["seq"] >= newest) == newest + 1
+
+
 def test_a_data_directory_without_a_place_for_a_journal_leaves_all_else_as_it_is(
     start_daemon: StartDaemon, folder: Path
 ) -> None:

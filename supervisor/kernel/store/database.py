@@ -17,8 +17,9 @@ retried.
 A file may also have been set back: a copy was put in its place, its write-ahead log was lost
 (SQLite takes a damaged frame for its end), or it was cut to nothing. So a second, small file has
 the journal's id and the number of its newest entry, written after each commit and not synced. If
-the first file ends before that, it is another journal from then on: followers that know the old one
-get all there is. Numbers go on behind those that were given.
+the first file ends before that, it is another journal from then on, also if it was another one
+before: followers that know the old one get all there is. Numbers go on behind those that were
+given, so the small file stays where it is when the first one is set aside.
 """
 
 from __future__ import annotations
@@ -104,11 +105,10 @@ MARK = ".set-aside-"
 LAST = "-last"
 """The ending of the file that says what the newest entry is."""
 
-COMPANIONS = ("-wal", "-shm", LAST)
+COMPANIONS = ("-wal", "-shm")
+"""The endings of the files that belong to one journal, and are set aside with it."""
 
-NOTHING = ("", 0)
-
-_LAST = re.compile(rb"([0-9a-f]{32}) (\d{20})\n")
+_LAST = re.compile(rb"[0-9a-f]{32} (\d{20})\n")
 
 _FLAGS = os.O_CLOEXEC | os.O_NONBLOCK  # whatever is there does not hold up who opens it
 
@@ -196,6 +196,8 @@ class Database(msgspec.Struct, kw_only=True):
     aside: Aside | None = None
     set_back: str | None = None
     """How much is missing, if it was set back."""
+    last_file: int | None = None
+    """The descriptor that `note_last` writes to, once it is open."""
 
     @property
     def events(self) -> int:
@@ -213,11 +215,17 @@ class Database(msgspec.Struct, kw_only=True):
         """Write down beside the file what its newest entry is."""
         # A failure costs no more than that a loss may not be noticed.
         with contextlib.suppress(OSError):
-            file = os.open(_beside(self.path, LAST), _FLAGS | os.O_WRONLY | os.O_CREAT, 0o600)
-            try:
-                os.write(file, f"{self.journal} {self.last_seq:020}\n".encode())
-            finally:
-                os.close(file)
+            if self.last_file is None:
+                path = _beside(self.path, LAST)
+                self.last_file = os.open(path, _FLAGS | os.O_WRONLY | os.O_CREAT, 0o600)
+            os.pwrite(self.last_file, f"{self.journal} {self.last_seq:020}\n".encode(), 0)
+
+    def close(self) -> None:
+        if self.last_file is not None:
+            with contextlib.suppress(OSError):  # as above; it is closed all the same
+                os.close(self.last_file)
+            self.last_file = None
+        self.connection.close()
 
 
 def open_database(
@@ -237,17 +245,16 @@ def open_database(
     has another one, and no end, gets it. Raises `OSError` and `sqlite3.Error` if the place cannot
     be used.
     """
-    last = _read_last(path)
-    after_seq = max(after_seq, last[1])
+    after_seq = max(after_seq, _read_last(path))
     if damaged is None:
         try:
-            return _open(path, power=power, now=now, life=life, after_seq=after_seq, last=last)
+            return _open(path, power=power, now=now, life=life, after_seq=after_seq)
         except (UnusableError, UnicodeDecodeError, sqlite3.Error) as error:
             if not is_damage(error):
                 raise
             damaged = in_words(error)
     aside = Aside(shown(set_aside(path, now)), damaged)
-    database = _open(path, power=power, now=now, life=life, after_seq=after_seq, last=NOTHING)
+    database = _open(path, power=power, now=now, life=life, after_seq=after_seq)
     database.aside, database.set_back = aside, None
     return database
 
@@ -270,26 +277,24 @@ def _beside(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
 
 
-def _read_last(path: Path) -> tuple[str, int]:
-    """Return the journal and the number of the newest entry that was written here."""
+def _read_last(path: Path) -> int:
+    """Return the number of the newest entry that was written here, in whatever journal."""
     try:
         file = os.open(_beside(path, LAST), _FLAGS | os.O_RDONLY)
     except OSError:
-        return NOTHING
+        return 0
     try:
         found = _LAST.fullmatch(os.read(file, 64))
     except OSError:
-        return NOTHING
+        return 0
     finally:
         os.close(file)
-    if found is None or int(found[2]) >= MOST:
-        return NOTHING
-    return found[1].decode(), int(found[2])
+    if found is None or int(found[1]) >= MOST:
+        return 0
+    return int(found[1])
 
 
-def _open(
-    path: Path, *, power: bool, now: float, life: str, after_seq: int, last: tuple[str, int]
-) -> Database:
+def _open(path: Path, *, power: bool, now: float, life: str, after_seq: int) -> Database:
     _check_file(path)
     connection = sqlite3.connect(
         path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
@@ -305,8 +310,8 @@ def _open(
         database = _read_facts(connection, path)
         if fresh and after_seq:
             database.set_back = f"it was gone or empty, and had entries up to {after_seq}"
-        elif database.journal == last[0] and database.last_seq < last[1]:
-            _renew(database, last[1])
+        elif database.last_seq < after_seq:
+            _renew(database, after_seq)
         _restore(database, life, now)
     # Whatever it is goes on to the caller; only the connection is ours to see to.
     except BaseException:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from supervisor.kernel.recorder import Unended
-from supervisor.kernel.store.settings import NAME_CHARS, DocumentKey, Span
+from supervisor.kernel.store.settings import NAME_CHARS, UNENDED, DocumentKey, Span
 
 CHUNKS = (2048, 256, 32, 4, 1)
 """Rows per statement; seven values each stay below SQLite's 32,766 variables."""
@@ -60,10 +60,12 @@ class Batch(msgspec.Struct):
     """All documents without an end yet, once these entries are there."""
     ticket: int = 0
     """The newest request for durability."""
+    has_all: bool = False
+    """Whether `documents` are all there are: others in the file, but for `unended` ones, go."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to write, or to report."""
-        return bool(self.entries or self.documents or self.ticket)
+        return bool(self.entries or self.documents or self.ticket or self.has_all)
 
 
 class _Invoked(msgspec.Struct, frozen=True, gc=False):
@@ -157,6 +159,11 @@ def store_documents(
             f"DELETE FROM documents WHERE (kind, name) IN (VALUES {rows})",  # noqa: S608 - as above
             list(itertools.chain.from_iterable(names)),
         )
+
+
+def remove_documents(connection: sqlite3.Connection) -> None:
+    """Delete all documents but for those without an end."""
+    connection.execute("DELETE FROM documents WHERE kind NOT IN (?, ?)", [*UNENDED])
 
 
 def _chunks(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:

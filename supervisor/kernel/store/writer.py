@@ -22,7 +22,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,13 @@ from supervisor.kernel.store.database import (
     transaction,
 )
 from supervisor.kernel.store.retention import Retention
-from supervisor.kernel.store.rows import Batch, EventRow, insert_entries, store_documents
+from supervisor.kernel.store.rows import (
+    Batch,
+    EventRow,
+    insert_entries,
+    remove_documents,
+    store_documents,
+)
 from supervisor.kernel.store.settings import UNENDED, DocumentKey, JournalOptions, Span
 from supervisor.runtime.threads import Threads
 
@@ -106,7 +112,7 @@ class Writer:
         self._asked = 0
         self._suspected = False
         self._closing = False
-        self._changed = threading.Condition(threading.Lock())
+        self._changed = threading.Condition(threading.RLock())
         # The rest is the thread's own.
         self._database: Database | None = None
         self._stored: set[DocumentKey] = set()
@@ -157,6 +163,14 @@ class Writer:
                 self._pending.documents[key] = (revision, body)
             self._changed.notify()
 
+    @contextlib.contextmanager
+    def keeping_all(self) -> Iterator[None]:
+        """Have all documents kept in the block, as one group, in place of those in the file."""
+        with self._changed:  # held all the time: half of them must not be the whole
+            self._pending.has_all = True
+            yield
+            self._changed.notify()
+
     def ask(self) -> int:
         """Make all that was queued durable soon; returns the ticket that the state will have."""
         with self._changed:
@@ -185,7 +199,7 @@ class Writer:
             while self._work():
                 pass
             if self._database is not None:
-                self._database.connection.close()
+                self._database.close()
         except Exception:  # whatever it is: the daemon goes on, and has to know that this does not
             log.exception("the journal's thread ended")
             self._tell(problem="a mistake in stdiod ended the journal's thread; its log has more")
@@ -294,7 +308,7 @@ class Writer:
     def _close(self) -> None:
         if self._database is not None:
             with contextlib.suppress(sqlite3.Error):
-                self._database.connection.close()
+                self._database.close()
             self._database = None
 
     def _open(self, damaged: str | None = None) -> Database:
@@ -341,11 +355,15 @@ class Writer:
         if not database.is_in_place():
             raise OSError("it was removed or replaced")
         documents = batch.documents | self._newly_unended(batch.unended)
-        if batch.entries or documents:
+        if batch.entries or documents or batch.has_all:
             with transaction(database.connection):
                 insert_entries(database.connection, batch.entries, database.last_seq)
+                if batch.has_all:
+                    remove_documents(database.connection)
                 store_documents(database.connection, documents)
             database.last_seq += len(batch.entries)
+            if batch.has_all:
+                self._stored = {key for key in self._stored if key[0] in UNENDED}
             gone = {key for key, (_, body) in documents.items() if body is None}
             self._stored -= gone
             self._stored |= documents.keys() - gone

@@ -11,7 +11,13 @@ import msgspec
 import pytest
 
 from supervisor.kernel.store import database
-from supervisor.kernel.store.database import APPLICATION_ID, MIGRATIONS, Database, open_database
+from supervisor.kernel.store.database import (
+    APPLICATION_ID,
+    MIGRATIONS,
+    Database,
+    open_database,
+    set_aside,
+)
 from supervisor.kernel.store.rows import EventRow, insert_entries
 
 NOW = 1_763_669_622.0
@@ -24,7 +30,7 @@ def opened(path: Path, after_seq: int = 0) -> Iterator[Database]:
     try:
         yield found
     finally:
-        found.connection.close()
+        found.close()
 
 
 def fill(path: Path, count: int = 3) -> None:
@@ -75,7 +81,7 @@ def test_a_new_journal_is_empty_private_and_in_wal_mode(tmp_path: Path) -> None:
 def test_durability_power_syncs_each_commit(tmp_path: Path) -> None:
     found = open_database(tmp_path / "store.db", power=True, now=NOW)
     assert found.connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
-    found.connection.close()
+    found.close()
 
 
 def test_a_journal_goes_on_where_it_ended(tmp_path: Path) -> None:
@@ -85,6 +91,33 @@ def test_a_journal_goes_on_where_it_ended(tmp_path: Path) -> None:
         assert (again.last_seq, again.events) == (3, 3)
         assert again.journal == first.journal
         assert len(first.journal) == 32
+
+
+def test_a_journal_that_nothing_is_known_of_is_not_taken_for_one_that_was_set_back(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "store.db"
+    with opened(path) as new:
+        assert (new.last_seq, new.set_back) == (0, None)
+    fill(path)
+    assert not path.with_name("store.db-last").exists()  # as an older stdiod leaves it
+    with opened(path) as old:
+        assert (old.last_seq, old.set_back) == (3, None)
+        old.note_last()
+    with opened(path) as known:
+        assert (known.journal, known.set_back) == (old.journal, None)
+
+
+def test_numbers_go_on_if_a_daemon_was_killed_after_it_set_the_file_aside(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    fill(path)
+    with opened(path) as found:
+        found.note_last()
+    set_aside(path, NOW)
+    with opened(path) as found:
+        assert (found.last_seq, found.events) == (3, 0)
+    with opened(path) as again:  # before an entry was written
+        assert (again.last_seq, again.set_back) == (3, None)
 
 
 def foreign(path: Path) -> None:
@@ -240,7 +273,7 @@ def test_a_migration_is_done_as_a_whole_or_not_at_all(
     with monkeypatch.context() as patched:
         patched.setattr(database, "MIGRATIONS", (*MIGRATIONS, halfway))
         with pytest.raises(sqlite3.OperationalError, match="nowhere"):
-            database._open(path, power=False, now=NOW, life="", after_seq=0, last=database.NOTHING)
+            database._open(path, power=False, now=NOW, life="", after_seq=0)
     with opened(path) as found:
         assert (found.last_seq, found.aside) == (3, None)
         with pytest.raises(sqlite3.OperationalError, match="note"):

@@ -21,7 +21,7 @@ def damaged(path: Path) -> Path:
     body = b'{"event":"daemon:stop","data":{"cause":"%s"}}' % (b"x" * 300)
     entries = [EventRow(NOW, "daemon:stop", None, None, None, body)] * COUNT
     insert_entries(found.connection, entries, found.last_seq)
-    found.connection.close()
+    found.close()
     content = bytearray(path.read_bytes())
     at = len(content) // PAGE // 2 * PAGE
     content[at : at + PAGE] = b"\xff" * PAGE
@@ -57,7 +57,7 @@ def test_all_that_was_set_aside_is_found_and_nothing_else(tmp_path: Path) -> Non
     made = []
     for number in range(3):
         path.write_text("no journal")
-        for ending in ("-wal", "-last"):
+        for ending in ("-wal", "-shm"):
             path.with_name(f"journal.db{ending}").touch()
         made.append(set_aside(path, NOW + number))
     path.touch()

@@ -41,7 +41,7 @@ def clock() -> Clock:
 def database(tmp_path: Path) -> Iterator[Database]:
     found = open_database(tmp_path / "store.db", power=False, now=NOW)
     yield found
-    found.connection.close()
+    found.close()
 
 
 def fill(database: Database, count: int, ts: float = NOW, **fields: Any) -> None:
@@ -184,4 +184,4 @@ def test_the_count_is_right_after_the_file_was_opened_again(
     fill(database, 2)
     again = open_database(database.path, power=False, now=NOW)
     assert (again.events, again.last_seq) == (7, 17)
-    again.connection.close()
+    again.close()
