@@ -232,9 +232,7 @@ class GuardedCall:
             setting.guarded.add(self)
             setting.nursery.start_soon(self.run, self._scope)
 
-    def wait_turn(
-        self, order: BeginOrder, tasks: BeginTasks, unlisted: Unlisted | None
-    ) -> None:
+    def wait_turn(self, order: BeginOrder, tasks: BeginTasks, unlisted: Unlisted | None) -> None:
         """Enter in its turn, and once its module has listed its op."""
         if self._scope is not None:
             self._begun = trio.Event()
