@@ -195,6 +195,19 @@ async def test_it_is_ended_at_any_wait_by_a_daemon_that_ends_without_waiting(
     assert (error["code"], error["details"]["reason"]) == ("cancelled", "shutdown")
 
 
+async def test_one_that_waits_for_its_turn_and_has_a_bound_on_silence_asks_its_gates_after_that(
+    tmp_path: Path,
+) -> None:
+    server = served(tmp_path, "legacy", supervision={"timeouts": {"silence_s": 60}})
+    gates = hook(tmp_path, answers={"*": {"action": "deny"}}, gate=["tool:pre"], modules=["server"])
+    async with daemon_with(tmp_path, server, gates) as daemon:
+        party, asker = Party(ADA), Asker()
+        daemon.begin(party, "server", "invoke", {"op": "nope"}, Asker())
+        daemon.begin(party, "server", "invoke", {"op": "draw", "args": {"n": 1}}, asker)
+        assert party.order
+        assert (await asker.document())["error"]["details"]["reason"] == "hook"
+
+
 @pytest.fixture(autouse=True)
 def _opened(gate: Gate) -> Iterator[None]:
     yield
