@@ -27,7 +27,7 @@ from protocol.connection import HostCalled
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import Asset, AssetBytes, ErrorEvent
 from supervisor.kernel.assets.intake import AssetIntake
-from supervisor.kernel.begin_order import PlaceInOrder
+from supervisor.kernel.begin_order import BeginOrder, BeginTasks, PlaceInOrder
 from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.hooks.gates import CallGates, stopping
 from supervisor.kernel.hooks.registry import GateChain
@@ -48,13 +48,13 @@ class GuardedCall:
     __slots__ = (
         "_answer",
         "_answered",
+        "_begun",
         "_ended",
         "_gates",
         "_host_calls",
         "_place",
         "_scope",
         "_silence_s",
-        "_unlisted",
         "assets",
         "call",
         "children",
@@ -72,7 +72,9 @@ class GuardedCall:
         self._host_calls: Docket | None = None
         self._gates: CallGates | None = None
         self._place: PlaceInOrder | None = None
-        self._unlisted: Unlisted | None = None
+        """Its place in the order of its party's requests, until it has begun."""
+        self._begun: trio.Event | None = None
+        """Set when it has begun, if the task is there before that."""
         self._silence_s = math.inf
         """The longest that its module may print nothing."""
         self._answer: Outcome | None = None
@@ -86,17 +88,10 @@ class GuardedCall:
         call, setting = self.call, self.call.setting
         try:
             with scope:  # `cancel` responds, and ends each of these waits
-                if self._place is not None:
-                    with self._place:  # those behind it begin after it
-                        await self._place.turn()
-                        refusal = await self._unlisted.settled() if self._unlisted else None
-                        if self._ended:  # by a cancel in the same moment
-                            return
-                        self._place = None
-                        if refusal is None:
-                            call.enter()
-                        else:
-                            call.settle(refusal)
+                if self._begun is not None:
+                    await self._begun.wait()
+                    if self._ended:  # by a cancel in the same moment
+                        return
                 gates = self._gates
                 if gates is not None and not gates.allowed:
                     refusal = await gates.before()
@@ -151,9 +146,7 @@ class GuardedCall:
             return
         call, waits_for, withheld = self.call, "", False
         if self._place is not None:
-            waits_for = "a request before it had not begun yet"
-            if self._unlisted is not None:
-                waits_for = self._unlisted.why
+            waits_for = self._place.why
         elif self._gates is not None and self._gates.is_asking:
             waits_for = f"it was still waiting for {self._gates.waits_for}"
             withheld = call.settled
@@ -181,6 +174,9 @@ class GuardedCall:
         self._ended = True
         if self._scope is not None:
             self._scope.cancel()
+        if self._place is not None:
+            place, self._place = self._place, None
+            place.leave()
         if self._gates is not None:
             self._gates.is_asking = False
         call.settle(outcome)  # it is, unless the daemon ends without waiting
@@ -236,10 +232,21 @@ class GuardedCall:
             setting.guarded.add(self)
             setting.nursery.start_soon(self.run, self._scope)
 
-    def wait_turn(self, place: PlaceInOrder, unlisted: Unlisted | None) -> None:
+    def wait_turn(self, order: BeginOrder, tasks: BeginTasks, unlisted: Unlisted | None) -> None:
         """Enter in its turn, and once its module has listed its op."""
-        self._place, self._unlisted = place, unlisted
-        self._start()
+        if self._scope is not None:
+            self._begun = trio.Event()
+        call = self.call
+        self._place = order.place(call.module.name, call, self._enter, tasks, unlisted)
+
+    def _enter(self, refusal: Failure | None) -> None:
+        self._place = None
+        if self._begun is not None:
+            self._begun.set()
+        if refusal is None:
+            self.call.enter()
+        else:
+            self.call.settle(refusal)
 
     def ask(self, chain: GateChain) -> None:
         """Submit it to its module, with the consent of its gates."""

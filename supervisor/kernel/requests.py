@@ -15,7 +15,7 @@ module, and so does a principal that may not see the module.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from protocol.problem import did_you_mean, named
 from protocol.replies import Operation
 from protocol.response import Response
 from protocol.version import VERSION
-from supervisor.kernel.begin_order import OWN_OPS, BeginOrder, PlaceInOrder
+from supervisor.kernel.begin_order import OWN_OPS, BeginOrder, BeginTasks
 from supervisor.kernel.guarded_call import Parents
 from supervisor.kernel.host_calls.docket import CallsOfModules, Docket
 from supervisor.kernel.host_calls.method import HostServices as HostOfCalls
@@ -80,6 +80,7 @@ class Requests:
         self._effects = effects = kernel.effects
         self._gates = kernel.gates
         self._nursery = nursery = kernel.nursery
+        self.begin_tasks = BeginTasks(nursery)
         self._own = OwnRequests(kernel)
         self._parents = Parents()
         calls = HostOfCalls(
@@ -219,7 +220,7 @@ class Requests:
         invocation.begin(content.get("timeout_s"))
         if found is not None or (order and not order.is_clear(tool)):
             order = BeginOrder(SharedTurn(tool)) if order is None else order
-            invocation.guard().wait_turn(order.place(tool), found)
+            invocation.guard().wait_turn(order, self.begin_tasks, found)
         elif self._gates.any:
             invocation.enter()
         else:
@@ -247,9 +248,11 @@ class Requests:
             one.stop()
 
     async def wait_none_guarded(self) -> None:
-        """Return when each guarded call has its outcome."""
-        while self._setting.guarded:
-            await self._setting.none_guarded.park()
+        """Return when each request that waited has begun, and each guarded call has its outcome."""
+        while self.begin_tasks.count or self._setting.guarded:
+            await self.begin_tasks.wait_none()
+            if self._setting.guarded:
+                await self._setting.none_guarded.park()
 
     def _look(
         self,
@@ -387,16 +390,8 @@ class OwnRequests:
         if not order or op.name == NARROW:
             request.begin(serve, self._kernel.nursery)
         else:
-            nursery, place = self._kernel.nursery, order.place(OWN_OPS)
-            nursery.start_soon(self._begin_later, request, serve, place)
-
-    async def _begin_later(
-        self, request: OwnRequest, serve: Callable[[], Begun], place: PlaceInOrder
-    ) -> None:
-        with place:
-            await place.turn()
-            if not request.ended:
-                request.begin(serve, self._kernel.nursery)
+            tasks = self._kernel.requests.begin_tasks
+            order.place(OWN_OPS, request, lambda _: request.begin(serve, tasks.nursery), tasks)
 
     def ask(self, party: Party, tool: str, operation: Operation, client: Client) -> Handle | None:
         """Begin a module's `health` or `describe`."""

@@ -2,52 +2,84 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
 import pytest
 import trio
 import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.kernel.begin_order import OWN_OPS, BeginOrder
-from supervisor.runtime.turns import SharedTurn
+from supervisor.kernel.begin_order import OWN_OPS, BeginOrder, BeginTasks, PlaceInOrder
+from supervisor.kernel.kernel import Party
+from supervisor.policy.verdict import Stopped
+from supervisor.runtime.turns import LoopTime, SharedTurn
+from tests.kernel.conftest import GONE, Asker, daemon_with
+from tests.kernel.test_mcp_servers import served
+from tests.principals import ADA
+
+
+class Request:
+    """A request that waits to begin."""
+
+    place: PlaceInOrder
+
+    def __init__(self) -> None:
+        self.ended = False
+
+    def cancel(self, stopped: Stopped) -> None:
+        del stopped
+        self.ended = True
+        self.place.leave()
+
+    def resume(self) -> None: ...
 
 
 class World:
     """Requests by their names; each begins in its turn, an unlisted one once it is answered."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
-        self.order = BeginOrder(SharedTurn("a client"))
+        self.now = 0.0
+        """The time of the turns, which stands still."""
+        self.order = BeginOrder(SharedTurn("a client", LoopTime(lambda: self.now)))
         self.begun: list[str] = []
         self.looked_up: list[trio.Event] = []
-        self._nursery = nursery
+        self.tasks = BeginTasks(nursery)
 
-    async def hold(
-        self, name: str, module: str | None, *, unlisted: bool = False
-    ) -> trio.CancelScope:
-        scope = self.hold_soon(name, module, unlisted=unlisted)
+    async def hold(self, name: str, module: str | None, *, unlisted: bool = False) -> Request:
+        request = self.hold_soon(name, module, unlisted=unlisted)
         await trio.testing.wait_all_tasks_blocked()
-        return scope
+        return request
 
     def hold_soon(
-        self, name: str, module: str | None, *, unlisted: bool = False
-    ) -> trio.CancelScope:
-        place, scope = self.order.place(OWN_OPS if module is None else module), trio.CancelScope()
+        self, name: str, module: str | None, *, unlisted: bool = False, steps: int = 0
+    ) -> Request:
+        def begin() -> Iterator[None]:
+            for _ in range(steps):
+                self.now += 1
+                yield
+            self.begun.append(name)
 
-        async def begin() -> None:
-            with scope, place:
-                await place.turn()
-                if unlisted:
-                    await self._look_up()
-                self.begun.append(name)
-
-        self._nursery.start_soon(begin)
-        return scope
+        request = Request()
+        request.place = self.order.place(
+            OWN_OPS if module is None else module,
+            request,
+            lambda _: begin() if steps else self.begun.append(name),
+            self.tasks,
+            cast("Any", self) if unlisted else None,
+        )
+        return request
 
     async def answer(self) -> None:
         self.looked_up[0].set()
         await trio.testing.wait_all_tasks_blocked()
 
-    async def _look_up(self) -> None:
+    async def settled(self) -> None:
+        """Look an op up (`request_checks.Unlisted`)."""
         answered = trio.Event()
         self.looked_up.append(answered)
         try:
@@ -101,10 +133,10 @@ async def test_an_op_of_the_daemon_waits_for_all_before_it_and_all_behind_wait_f
 
 @pytest.mark.parametrize("gone", ["1", "2", "stop"])
 async def test_a_cancelled_request_holds_up_nobody(world: World, gone: str) -> None:
-    scopes = {"1": await world.hold("1", "m", unlisted=True), "2": await world.hold("2", "m")}
-    scopes["stop"] = await world.hold("stop", None)
+    held = {"1": await world.hold("1", "m", unlisted=True), "2": await world.hold("2", "m")}
+    held["stop"] = await world.hold("stop", None)
     await world.hold("3", "m")
-    scopes[gone].cancel()
+    held[gone].cancel(GONE)
     await trio.testing.wait_all_tasks_blocked()
     if gone != "1":
         await world.answer()
@@ -112,15 +144,66 @@ async def test_a_cancelled_request_holds_up_nobody(world: World, gone: str) -> N
     assert not world.order
 
 
-async def test_an_op_that_takes_long_to_begin_holds_up_all_behind_it(world: World) -> None:
-    await world.hold("prompt", None, unlisted=True)
-    assert world.order
-    assert not world.order.is_clear("m")
-    await world.hold("1", "m")
+async def test_an_op_that_takes_turns_to_begin_holds_up_all_behind_it(world: World) -> None:
+    world.hold_soon("prompt", None, steps=5)
+    world.hold_soon("1", "m")
+    while world.now < 4:
+        await trio.lowlevel.checkpoint()
+        assert world.order
+        assert not world.order.is_clear("m")
     assert world.begun == []
-    await world.answer()
+    await trio.testing.wait_all_tasks_blocked()
     assert world.begun == ["prompt", "1"]
     assert not world.order
+
+
+async def test_as_many_begin_in_a_pass_of_the_loop_as_there_is_time_for(world: World) -> None:
+    await world.hold("first", "m", unlisted=True)
+    for number in range(1000):
+        world.hold_soon(f"op {number}", None)
+        world.hold_soon(f"call {number}", "m")
+    world.looked_up[0].set()
+    passes = 0
+    while world.order:
+        await trio.lowlevel.checkpoint()
+        passes += 1
+    assert len(world.begun) == 2001
+    assert passes < 10
+
+
+@pytest.mark.parametrize("how", ["stops", "ends without waiting"])
+async def test_each_that_waits_when_the_daemon_ends_has_one_response(
+    tmp_path: Path, how: str
+) -> None:
+    party, askers, ticks = Party(ADA), list[Asker](), itertools.count()
+    # Each begins in a turn of its own, so that most wait when the modules have stopped.
+    party.order = BeginOrder(SharedTurn("a client", LoopTime(lambda: next(ticks))))
+    listings: list[Asker] = []
+    server = served(tmp_path, "legacy", "mute")  # it does not list its tools again
+    with trio.CancelScope() as scope:
+        async with daemon_with(tmp_path, server) as daemon:
+
+            def ask(tool: str, op: str, **args: Any) -> Asker:
+                asker = Asker()
+                askers.append(asker)
+                daemon.begin(party, tool, "invoke", {"op": op, "args": args}, asker)
+                return asker
+
+            ask("server", "nope")
+            for _ in range(20):
+                ask("server", "draw", n=1)
+                listings.append(ask("supervisor", "session.list"))
+                ask("supervisor", "session.new")
+            ask("supervisor", "session.prompt", session_id="x", content="y")
+            ask("supervisor", "status")
+            await trio.testing.wait_all_tasks_blocked()
+            assert not any(one.responses for one in askers)
+            if how == "ends without waiting":
+                scope.cancel()
+                await trio.sleep_forever()
+    assert Counter(len(one.responses) for one in askers) == {1: len(askers)}
+    assert not party.order
+    assert [one.responses[0].ok for one in listings] == [how == "stops"] * 20
 
 
 @pytest.mark.fault(29)
@@ -130,7 +213,7 @@ async def test_thousands_behind_an_op_begin_in_order_and_all_that_come_meanwhile
     await world.hold("1", "m", unlisted=True)
     await world.hold("stop", None)
     for number in range(5000):
-        world.hold_soon(str(number), "n")
+        world.hold_soon(str(number), "n", steps=1)
     world.looked_up[0].set()
     while "0" not in world.begun:
         await trio.lowlevel.checkpoint()
@@ -155,7 +238,7 @@ async def _each_begins_once_and_in_order(steps: list[tuple[str | None, bool] | s
     async with trio.open_nursery() as nursery:
         world = World(nursery)
         asked: list[str | None] = []
-        held: dict[str, trio.CancelScope] = {}
+        held: dict[str, Request] = {}
         left: set[str] = set()
         for step in steps:
             match step:
@@ -171,7 +254,7 @@ async def _each_begins_once_and_in_order(steps: list[tuple[str | None, bool] | s
                     name = next(iter(held))
                     if name not in world.begun:
                         left.add(name)
-                    held.pop(name).cancel()
+                    held.pop(name).cancel(GONE)
                     await trio.testing.wait_all_tasks_blocked()
                 case "answer" if world.looked_up:
                     await world.answer()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 
@@ -14,12 +15,13 @@ from protocol.descriptor.model import Descriptor
 from protocol.errors import Success
 from protocol.host_events import RegisteredAsset
 from supervisor.kernel.invocation import Invocation
-from supervisor.kernel.kernel import JournalOptions, Kernel, Party
+from supervisor.kernel.kernel import Handle, JournalOptions, Kernel, Party
 from tests.factories import actor
 from tests.kernel.conftest import GONE, Asker, daemon_with
 from tests.kernel.hooks.parties import hook
 from tests.kernel.host_calls import allowing, caller, payload
 from tests.kernel.test_assets import DONE, Gate, asset, gate
+from tests.kernel.test_mcp_servers import served
 from tests.principals import ADA
 
 __all__ = ["gate"]
@@ -43,6 +45,9 @@ def parties(folder: Path, wait: str) -> list[Descriptor]:
             return [own, hook(folder, answers={"*": answer}, gate=["tool:pre"], modules=["a"])]
         case "child":
             return [own, actor(folder, name="b", supervision=QUICK)]
+        case "turn":  # it does not list its tools again
+            server = served(folder, "legacy", "mute", supervision=QUICK)
+            return [msgspec.structs.replace(server, name="a")]
         case "asset":
             (folder / "slow").write_text("x")
             return [actor(folder, name="a", supervision=QUICK)]
@@ -52,6 +57,8 @@ def parties(folder: Path, wait: str) -> list[Descriptor]:
 def content(wait: str) -> dict[str, Any]:
     asked: dict[str, Any] = {"op": "echo", "session_id": "s", "timeout_s": 60}
     match wait:
+        case "turn":
+            asked |= {"op": "draw", "args": {"n": 1}}
         case "module":
             asked["op"] = "hang"
         case "child":
@@ -74,7 +81,9 @@ class Waiting:
         daemon.sessions.new(ADA, "s")
         self.asker = Asker()
         self.party = Party(ADA)
-        self.before = self.party.order.place("a") if wait == "turn" else None
+        self.before: Handle | None = None
+        if wait == "turn":
+            self.before = daemon.begin(self.party, "a", "invoke", {"op": "nope"}, Asker())
         handle = daemon.begin(self.party, "a", "invoke", content(wait), self.asker)
         assert isinstance(handle, Invocation)
         self.call = handle
@@ -85,7 +94,7 @@ class Waiting:
         """Return when the call has reached its wait."""
         daemon, modules = self._daemon, self._daemon.fleet.modules
         there: dict[str, Callable[[], object]] = {
-            "turn": lambda: self.before is not None,
+            "turn": lambda: self.party.order,
             "gate before": lambda: modules["h"].in_flight,
             "person": lambda: daemon.approvals.waiting(ADA),
             "module": lambda: self.call.server,
@@ -107,7 +116,7 @@ class Waiting:
             assert document["error"]["details"]["reason"] == reason
         await daemon.requests.wait_none_guarded()
         if self.before is not None:
-            self.party.order.leave(self.before)
+            self.before.cancel(GONE)
             assert not self.party.order
         assert not self.call.children
         assert not daemon.approvals.waiting(ADA)
@@ -146,7 +155,7 @@ async def test_what_it_waits_for_may_come_in_the_moment_in_which_it_is_cancelled
         waiting = Waiting(daemon, wait)
         await waiting.reached(gate)
         if waiting.before is not None:
-            waiting.party.order.leave(waiting.before)
+            waiting.before.cancel(GONE)
         for asked in tuple(waiting.call.children):
             asked.settle(Success({}))
         waiting.call.cancel(GONE)
@@ -166,8 +175,6 @@ async def test_it_is_ended_at_any_wait_by_the_daemons_stop(
     async with daemon_with(tmp_path, *made, operator=operator, memory=JournalOptions()) as daemon:
         waiting = Waiting(daemon, wait)
         await waiting.reached(gate)
-        if waiting.before is not None:
-            waiting.party.order.leave(waiting.before)
     await waiting.left_nothing("shutdown")
 
 
@@ -200,6 +207,19 @@ async def test_a_daemon_that_stops_keeps_the_files_of_what_its_modules_have_answ
         gate.open.set()
     await waiting.left_nothing("")
     assert [type(one) for one in waiting.asker.events] == [RegisteredAsset]
+
+
+async def test_one_that_waits_for_its_turn_and_has_a_bound_on_silence_asks_its_gates_after_that(
+    tmp_path: Path,
+) -> None:
+    server = served(tmp_path, "legacy", supervision={"timeouts": {"silence_s": 60}})
+    gates = hook(tmp_path, answers={"*": {"action": "deny"}}, gate=["tool:pre"], modules=["server"])
+    async with daemon_with(tmp_path, server, gates) as daemon:
+        party, asker = Party(ADA), Asker()
+        daemon.begin(party, "server", "invoke", {"op": "nope"}, Asker())
+        daemon.begin(party, "server", "invoke", {"op": "draw", "args": {"n": 1}}, asker)
+        assert party.order
+        assert (await asker.document())["error"]["details"]["reason"] == "hook"
 
 
 @pytest.fixture(autouse=True)

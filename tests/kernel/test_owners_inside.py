@@ -16,6 +16,7 @@ from tests.kernel.hooks.parties import hook
 from tests.kernel.host_calls import allowing, caller
 from tests.kernel.memory import flushed
 from tests.kernel.remembering import Remembering
+from tests.kernel.test_mcp_servers import served
 from tests.kernel.test_owners import BOSS, EVE, MAX, USER, world
 from tests.principals import ADA
 
@@ -176,7 +177,7 @@ async def test_a_narrowing_does_not_wait_for_a_module_that_is_asked_for_its_list
     tmp_path: Path,
 ) -> None:
     party = Party(ADA)
-    async with world(tmp_path) as daemon:
+    async with daemon_with(tmp_path, served(tmp_path, "legacy", "mute")) as daemon:
 
         async def said(op: str, **args: Any) -> dict[str, Any]:
             asker = Asker()
@@ -184,6 +185,7 @@ async def test_a_narrowing_does_not_wait_for_a_module_that_is_asked_for_its_list
             daemon.begin(party, "supervisor", "invoke", content, asker)
             return await asker.document()
 
-        party.order.place("kv")
+        daemon.begin(party, "server", "invoke", {"op": "nope"}, Asker())
+        assert party.order
         assert (await said("narrow", scopes=["read"]))["ok"]
-        assert (await said("stop", module="kv"))["error"]["details"]["reason"] == "scope"
+        assert (await said("stop", module="server"))["error"]["details"]["reason"] == "scope"

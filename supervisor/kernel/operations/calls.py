@@ -6,19 +6,18 @@ Both stream and are cancelled like any other invocation, so they answer the clie
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from supervisor.kernel.begin_order import OWN_OPS, PlaceInOrder
+from supervisor.kernel.begin_order import OWN_OPS
 from supervisor.kernel.operations.op import Args, ModuleName, OwnRequest, Word, op
-from supervisor.kernel.parties import Handle, Party
+from supervisor.kernel.parties import Handle
 from supervisor.kernel.prompts import CONTENT_CHARS, PROMPT, Conflict, Prompt
 from supervisor.kernel.request_checks import MAX_TIMEOUT_S
 from supervisor.policy.principals import Scope
-from supervisor.runtime.turns import Turn, in_turns
+from supervisor.runtime.turns import Turn
 
 if TYPE_CHECKING:
     from supervisor.kernel.kernel import Kernel
@@ -72,14 +71,5 @@ def prompt_session(kernel: Kernel, args: PromptArgs, request: OwnRequest) -> Han
     order, turn, steps = party.order, Turn(), prompts.beginning(prompt)
     turn.begin()
     if order or any(turn.over for _ in steps):
-        kernel.nursery.start_soon(_begin_in_turns, prompt, party, steps, order.place(OWN_OPS))
+        order.place(OWN_OPS, prompt, lambda _: steps, kernel.requests.begin_tasks)
     return None if prompt.ended else prompt
-
-
-async def _begin_in_turns(
-    prompt: Prompt, party: Party, steps: Iterator[None], place: PlaceInOrder
-) -> None:
-    with place:
-        await place.turn()
-        if not prompt.ended:
-            await in_turns(party.label, PROMPT, steps)
