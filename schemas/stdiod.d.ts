@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 15591b8d16bfcadd6a86a11cfdc6d31ac356303523667dac17592deb1a22ead1
+// The document it was made of: sha256 43b63c53cbe1a01955a93046ef0fa7d2fe1bb2cd96c6af620609e730a6a64745
 
 export interface paths {
     "/": {
@@ -1995,7 +1995,7 @@ export interface components {
             assets?: "in_place" | "copy";
             /** @description how much the copies may take together; 1 GiB if left out */
             asset_store_bytes?: number;
-            /** @description the path of an env file for all modules, or an array of such */
+            /** @description the path of an env file for all modules, or an array of such. Only the daemon and doctor read it, not check or invoke --descriptor */
             env_file?: string | string[];
             /** @description the file that says what modules may do; nothing if it is left out */
             policy?: string;
