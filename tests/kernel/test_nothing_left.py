@@ -144,4 +144,11 @@ async def test_a_kernel_that_has_ended_leaves_no_thread_process_or_open_file(
     log = (tmp_path / "data" / "logs" / "m.log").read_text()
     assert "stopping -> down" in log.splitlines()[-1]
     names = {one.name for one in (tmp_path / "data").iterdir()}
-    assert names == {"assets", "instances", "instances.lock", "journal.db", "logs"}
+    assert names == {
+        "assets",
+        "instances",
+        "instances.lock",
+        "journal.db",
+        "journal.db-last",
+        "logs",
+    }

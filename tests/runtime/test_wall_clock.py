@@ -27,7 +27,7 @@ STAMPS = {
     "supervisor/cli/one_module.py",  # when a transcript was recorded
     "supervisor/cli/verbs/writing.py",  # the same, of a new module's test
     "supervisor/cli/developing.py",  # the stamp of a line that passed
-    "supervisor/kernel/operations/record.py",  # the same
+    "supervisor/kernel/operations/events.py",  # the same, of a recording
     "supervisor/daemon/project_trust.py",  # when a project was trusted
     "supervisor/kernel/kernel.py",  # its clock, unless it is given one
     "supervisor/kernel/journal.py",  # the stamps of entries
