@@ -1,4 +1,4 @@
-"""A call that is not plain, from acceptance to response: `GuardedCall.run` is its whole way.
+"""A guarded call, from acceptance to response: read `GuardedCall.run` from top to bottom.
 
 Such a call has a turn to wait for, gates, assets, a bound on its module's silence, a session, calls
 of its module to the host, a parent or children, or a trace. The state of each is here, and None or
@@ -207,7 +207,7 @@ class GuardedCall:
         for child in tuple(self.children):
             child.cancel(stopped)
 
-    # What makes it one.
+    # A call becomes guarded.
 
     def begin(self, silence_s: float | None) -> None:
         """Register with its parent and its session, and give it a trace."""
@@ -264,7 +264,7 @@ class GuardedCall:
         if not self.children:
             self.call.setting.parents.discard(self.call)
 
-    # What comes of it.
+    # Events, host calls and the outcome from its module.
 
     def take_in(self, asset: Asset | AssetBytes, line: bytes | None) -> None:
         """Take in its first asset; from then on the intake takes its events."""
@@ -294,7 +294,7 @@ class GuardedCall:
         else:
             self._answered.set()
 
-    # What is known of it.
+    # Open questions, context and attributes, for status, response and span.
 
     @property
     def questions(self) -> list[str]:

@@ -153,7 +153,7 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
             self.guard().begin(silence_s)
 
     def guard(self) -> GuardedCall:
-        """Have a task take it to its response, from any time on; idempotent."""
+        """Make this call guarded (`kernel.guarded_call`), at any time; idempotent."""
         if self.guarded is None:
             self.guarded = GuardedCall(self)
             self.setting.guarded_calls += 1

@@ -69,7 +69,7 @@ class AssetFileError(Exception):
     """The file cannot be handed over; the text says why, beginning with its path."""
 
     reason = "unreadable_path"
-    """That of the warning."""
+    """The reason of the warning that the client gets."""
     no_room_for = 0
     """The size of a file for whose copy there is no room."""
 
@@ -201,7 +201,7 @@ def _check_regular(found: os.stat_result, path: str) -> None:
 
 
 class CheckedFile(msgspec.Struct, frozen=True):
-    """What a check found out about a file; without `sha256` it has not been read to its end."""
+    """A file that passed its check; without `sha256` the file was not read to its end."""
 
     path: str
     real_path: str

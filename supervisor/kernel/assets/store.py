@@ -305,7 +305,7 @@ SPOOLS_WHOLE = 256
 
 
 class Spool:
-    """One file that a module hands over in pieces; the task `run` writes it."""
+    """A file that a module hands over in pieces; the task `run` writes the pieces."""
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ class CallGates:
         self.question: str | None = None
         """The id of the open question to a person, if there is one."""
         self.injected: list[dict[str, Any]] = []
-        """What the gates that were asked so far want in the context."""
+        """The context that the gates asked so far want to inject, in order."""
         self._call = call
         self._chain = chain
         self._setting = call.setting

@@ -37,7 +37,7 @@ from supervisor.policy.principals import EVERYTHING, Scope, is_user
 if TYPE_CHECKING:
     from supervisor.kernel.kernel import Kernel
 
-# What modules may do.
+# The policy for modules.
 
 
 @op("policy.show", Scope.READ, Args, all_modules=True)
@@ -72,7 +72,7 @@ def forget_answers(kernel: Kernel, args: OfModule, _request: OwnRequest) -> Begu
     return when_stored(kernel, {"forgotten": [msgspec.to_builtins(one) for one in forgotten]})
 
 
-# Questions that wait for a person.
+# Approvals.
 
 ID_CHARS = 40
 """More than the id of a question has."""

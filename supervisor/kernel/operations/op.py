@@ -78,13 +78,13 @@ class Op(msgspec.Struct, frozen=True):
     args: type[Args]
     serve: Callable[[Kernel, Any, OwnRequest], Any]
     whole_module: bool = False
-    """It concerns all of its `module`: to cover some of the module's ops is not enough."""
+    """The op concerns a whole module: the caller's globs have to cover all ops of `module`."""
     all_modules: bool = False
-    """It concerns all modules: globs have to cover every possible one."""
+    """The op concerns all modules: the caller's globs have to cover every possible name."""
     for_logins: bool = False
     """For a connection of the control socket that may do everything (`Party.may_log_in`)."""
     hands_over: bool = False
-    """It answers the client itself, and returns what cancels that, or None if it has ended."""
+    """The op answers the client itself; it returns a handle that cancels, or None at its end."""
 
     def check(self, said: Any) -> Args | Failure:
         """Return the args, or why they are refused; the schema decides, and explains."""
